@@ -1,0 +1,51 @@
+# The two commands: `make demo` and `make test`. Each needs only Python 3.11-3.13,
+# a C++ compiler and a package index; the first run makes .venv, the next starts at once.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test torture check bench format clean
+
+demo: .venv/core
+	$(BIN)/glasshead steps "Hello shiny sun!" --query shiny --no-scale
+
+test: .venv/dev
+	$(BIN)/python -m pytest
+
+# The long version: a training process killed 100 times, some ten minutes.
+torture: .venv/dev
+	GLASSHEAD_KILLS=100 $(BIN)/python -m pytest tests/train/test_kill.py
+
+check: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/bench
+	$(BIN)/python bench/attention.py
+	$(BIN)/python bench/train.py
+	$(BIN)/python bench/generate.py
+
+.venv/python:
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; ok = (3, 11) <= v <= (3, 13); ok or sys.exit("Python %d.%d found; 3.11 to 3.13 needed\n\nhint: make PYTHON=python3.12 ..." % v)'
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/core: .venv/python pyproject.toml constraints.txt
+	$(PIP) --editable .
+	@touch $@
+
+.venv/dev: .venv/core
+	$(PIP) --editable ".[dev]"
+	@touch $@
+
+.venv/bench: .venv/dev
+	$(PIP) --editable ".[dev,bench]"
+	@touch $@
+
+clean:
+	rm -rf .venv

@@ -1,0 +1,3 @@
+from glasshead.cli import main
+
+main()

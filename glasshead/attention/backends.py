@@ -1,0 +1,325 @@
+"""Three ways to compute the same attention, and the choice between them.
+
+    explicit   the formula, scores and weights in memory; serves everything
+    sdpa       PyTorch's fused kernels: flash on CPU; cuDNN, flash or memory-efficient on CUDA
+    flex       FlexAttention, compiled for the mask and the scoring at hand
+
+`pick("auto", call)` takes the fastest that serves the call. A backend asked for by name that
+cannot serve it raises and says why: nothing falls back silently.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
+
+from glasshead.attention.mask import Mask
+from glasshead.attention.scores import Scoring, explicit
+from glasshead.errors import BackendError, did_you_mean
+
+__all__ = ["BACKENDS", "Backend", "Call", "Result", "pick"]
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """What is asked of a backend. The mask has been checked and simplified."""
+
+    q: Tensor  # (B, H, T, D)
+    k: Tensor  # (B, H_kv, S, D)
+    v: Tensor  # (B, H_kv, S, D_v)
+    mask: Mask
+    scoring: Scoring
+    dropout: float = 0.0
+
+    @property
+    def T(self) -> int:
+        return self.q.shape[2]
+
+    @property
+    def S(self) -> int:
+        return self.k.shape[2]
+
+    @property
+    def grouped(self) -> bool:
+        return self.q.shape[1] != self.k.shape[1]
+
+    @property
+    def scale(self) -> float:
+        return self.scoring.scale_for(self.q.shape[-1])
+
+    @property
+    def needs_grad(self) -> bool:
+        return torch.is_grad_enabled() and any(
+            t is not None and t.requires_grad for t in (self.q, self.k, self.v, self.scoring.bias)
+        )
+
+    @cached_property
+    def allowed(self) -> Tensor | None:
+        return self.mask.allowed(self.T, self.S, device=self.q.device)
+
+    @cached_property
+    def empty(self) -> Tensor | None:
+        """(B, H, T, 1) rows that may attend to nothing; None when there can be none."""
+        if not self.mask.may_hide_all(self.T, self.S) or self.allowed is None:
+            return None
+        return ~self.allowed.any(-1, keepdim=True)
+
+    @cached_property
+    def added(self) -> Tensor | None:
+        """Mask and biases as one tensor to add to the scores, empty rows left open; or None."""
+        bias = self.scoring.added(self.T, self.S)
+        # A far position's ALiBi does not fit half precision; on CPU it need not.
+        exact = bias is not None and self.q.device.type == "cpu" and self.q.dtype.itemsize == 2
+        dtype = torch.float32 if exact else self.q.dtype
+        bias = None if bias is None else bias.to(dtype)
+        if self.allowed is None:
+            return bias
+        open_ = self.allowed if self.empty is None else self.allowed | self.empty
+        if bias is None:
+            bias = torch.zeros((), dtype=dtype, device=self.q.device)
+        return torch.where(open_, bias, -math.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """`weights` and `lse` only where the backend has them anyway and they are exact."""
+
+    context: Tensor
+    weights: Tensor | None = None
+    lse: Tensor | None = None
+
+
+class Backend(Protocol):
+    def why_not(self, call: Call) -> str | None:
+        """Why this backend cannot serve the call, or None if it can."""
+
+    def run(self, call: Call) -> Result: ...
+
+
+class Explicit:
+    def why_not(self, call: Call) -> str | None:
+        return None
+
+    def run(self, call: Call) -> Result:
+        context, weights = explicit(call.q, call.k, call.v, call.mask, call.scoring, call.dropout)
+        # In half precision these weights are rounded; whoever looks gets them recomputed.
+        return Result(context, weights if weights.dtype.itemsize >= 4 else None)
+
+
+class SDPA:
+    def why_not(self, call: Call) -> str | None:
+        if call.scoring.softcap is not None:
+            return "it cannot cap scores (softcap)"
+        if call.q.shape[-1] != call.v.shape[-1]:
+            return f"queries are {call.q.shape[-1]} wide and values {call.v.shape[-1]}"
+        bias = call.scoring.bias
+        if bias is not None and bias.requires_grad and torch.is_grad_enabled():
+            return "it gives no gradient for a bias"
+        if call.dropout and call.q.device.type == "cpu":
+            return "it has no dropout on CPU"
+        return None
+
+    def run(self, call: Call) -> Result:
+        square_causal = call.mask.causal and call.T == call.S
+        plain = call.mask.is_plain and call.scoring.is_plain
+        fast = plain and (square_causal or not call.mask.causal)
+        added = None if fast else call.added
+        if call.q.device.type == "cpu":
+            context, lse = _flash_cpu(call, added, causal=fast and square_causal)
+        elif fast and (kernel := _cuda_kernel(call)) is not None:
+            context, lse = kernel(call, square_causal)
+        else:
+            context, lse = _generic(call, added, causal=fast and square_causal), None
+        if added is None or call.empty is None:
+            return Result(context, lse=lse)
+        lse = None if lse is None else lse.masked_fill(call.empty.squeeze(-1), -math.inf)
+        return Result(context.masked_fill(call.empty, 0), lse=lse)
+
+
+def _flash_cpu(call: Call, added: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
+    # The operator behind F.scaled_dot_product_attention, called by name for its lse.
+    if added is not None:
+        added = added.expand(*(1,) * (4 - added.dim()), *added.shape)
+    context, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default(
+        call.q, call.k, call.v, 0.0, causal, attn_mask=added, scale=call.scale
+    )
+    return context, lse
+
+
+def _cuda_kernel(call: Call) -> Callable[[Call, bool], tuple[Tensor, Tensor]] | None:
+    """The operator that gives context and lse for a call without a dense mask, if one fits."""
+    q = call.q
+    if q.device.type != "cuda" or q.dtype not in (torch.float16, torch.bfloat16):
+        return None
+    if q.shape[-1] % 8 or q.shape[-1] > 256 or _compute_capability(q.device) < (8, 0):
+        return None
+    hopper = _compute_capability(q.device) >= (9, 0) and torch.backends.cuda.cudnn_sdp_enabled()
+    return _cudnn if hopper and q.shape[-1] <= 128 else _flash_cuda
+
+
+@lru_cache
+def _compute_capability(device: torch.device) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(device)
+
+
+def _cudnn(call: Call, causal: bool) -> tuple[Tensor, Tensor]:
+    k, v = _ungrouped(call)
+    context, lse, *_ = torch.ops.aten._scaled_dot_product_cudnn_attention.default(
+        call.q, k, v, None, True, call.dropout, causal, False, scale=call.scale
+    )
+    return context, lse.view(call.q.shape[:3])
+
+
+def _flash_cuda(call: Call, causal: bool) -> tuple[Tensor, Tensor]:
+    k, v = _ungrouped(call)
+    context, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention.default(
+        call.q, k, v, call.dropout, causal, False, scale=call.scale
+    )
+    return context, lse
+
+
+def _generic(call: Call, added: Tensor | None, causal: bool) -> Tensor:
+    # cuDNN is left out: with dense masks it can give NaN gradients (pytorch#196678).
+    kernels = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    k, v = _ungrouped(call)
+    with sdpa_kernel(kernels):
+        return F.scaled_dot_product_attention(
+            call.q, k, v, attn_mask=added, dropout_p=call.dropout, is_causal=causal,
+            scale=call.scale,
+        )  # fmt: skip
+
+
+def _ungrouped(call: Call) -> tuple[Tensor, Tensor]:
+    if not call.grouped:
+        return call.k, call.v
+    group = call.q.shape[1] // call.k.shape[1]
+    return call.k.repeat_interleave(group, 1), call.v.repeat_interleave(group, 1)
+
+
+class Flex:
+    """FlexAttention. `fused=False` runs its rules uncompiled: slow, for checking them."""
+
+    def __init__(self, fused: bool = True) -> None:
+        self.fused = fused
+
+    def why_not(self, call: Call) -> str | None:
+        if call.dropout:
+            return "it has no dropout"
+        if call.q.device.type == "cpu" and call.needs_grad:
+            return "it has no gradients on CPU"
+        if self.fused and call.q.dtype == torch.float64:
+            return "it has no float64"
+        return None
+
+    def run(self, call: Call) -> Result:
+        attention: Any = _compiled_flex() if self.fused else flex_attention
+        on_cpu = call.q.device.type == "cpu"
+        context, aux = attention(
+            call.q,
+            call.k,
+            call.v,
+            score_mod=_score_rule(call),
+            block_mask=_block_mask(call),
+            scale=call.scale,
+            enable_gqa=call.grouped,
+            return_aux=AuxRequest(lse=not on_cpu),
+            # AUTO takes a decoding kernel for short queries, which fails for some sizes.
+            kernel_options=None if on_cpu else {"BACKEND": "TRITON"},
+        )
+        if call.empty is None:
+            return Result(context, lse=aux.lse)
+        lse = None if aux.lse is None else aux.lse.masked_fill(call.empty.squeeze(-1), -math.inf)
+        return Result(context.masked_fill(call.empty, 0), lse=lse)
+
+
+@lru_cache
+def _compiled_flex() -> Callable[..., Any]:
+    return torch.compile(flex_attention)
+
+
+def _block_mask(call: Call) -> Any:
+    mask, empty, dense = call.mask, call.empty, call.mask.dense
+    if mask.is_plain and not mask.causal:
+        return None
+    offset = torch.tensor(call.S - call.T, device=call.q.device)
+
+    def allows(b: Any, h: Any, i: Any, j: Any) -> Any:
+        rule = mask.allows(b, i + offset, j)
+        if dense is not None:
+            pair = _at(dense, b, h, i, j)
+            rule = pair if rule is None else rule & pair
+        return rule if empty is None else rule | _at(empty, b, h, i, j)
+
+    B, H = call.q.shape[:2]
+    per_batch = any(p is not None for p in (mask.keys, mask.documents, dense, empty))
+    return create_block_mask(
+        allows,
+        B if per_batch else None,
+        H if dense is not None else None,
+        call.T,
+        call.S,
+        device=str(call.q.device),
+    )
+
+
+def _score_rule(call: Call) -> Callable[..., Any] | None:
+    scoring = call.scoring
+    if scoring.is_plain:
+        return None
+    softcap, slopes, bias = scoring.softcap, scoring.slopes, scoring.bias
+    offset = torch.tensor(call.S - call.T, device=call.q.device)
+
+    def score(s: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
+        if softcap is not None:
+            s = softcap * torch.tanh(s / softcap)
+        if slopes is not None:
+            s = s - slopes[h] * (i + offset - j).abs()
+        if bias is not None:
+            s = s + _at(bias, b, h, i, j)
+        return s
+
+    return score
+
+
+def _at(x: Tensor, b: Any, h: Any, i: Any, j: Any) -> Any:
+    """x[b, h, i, j] where x broadcasts to (B, H, T, S)."""
+    x = x.reshape((1,) * (4 - x.dim()) + x.shape)
+    return x[tuple(n if size > 1 else n * 0 for n, size in zip((b, h, i, j), x.shape, strict=True))]
+
+
+BACKENDS: dict[str, Backend] = {"explicit": Explicit(), "sdpa": SDPA(), "flex": Flex()}
+
+
+def pick(name: str, call: Call) -> Backend:
+    """The backend of that name, or for "auto" the fastest that serves the call."""
+    if name != "auto":
+        if name not in BACKENDS:
+            raise BackendError(
+                f"unknown backend '{name}'", hint=did_you_mean(name, ["auto", *BACKENDS])
+            )
+        reason = BACKENDS[name].why_not(call)
+        if reason is not None:
+            raise BackendError(
+                f"backend '{name}' cannot serve this call: {reason}",
+                hint="backend='auto' picks one that can",
+            )
+        return BACKENDS[name]
+    for choice in _preferred(call):
+        if BACKENDS[choice].why_not(call) is None:
+            return BACKENDS[choice]
+    return BACKENDS["explicit"]
+
+
+def _preferred(call: Call) -> tuple[str, ...]:
+    q, mask = call.q, call.mask
+    fused_mask = mask.is_plain and (not mask.causal or call.T == call.S)
+    if q.device.type == "cuda" and not (fused_mask and call.scoring.is_plain) and call.T > 1:
+        return ("flex", "sdpa")
+    return ("sdpa",)

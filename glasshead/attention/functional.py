@@ -1,0 +1,146 @@
+"""Attention as a function: one call, any mask, any backend, and a look inside on request.
+
+>>> q, k, v = torch.eye(2).expand(3, 1, 1, 2, 2)
+>>> attend(q, k, v, Mask(causal=True), weights=True).weights
+tensor([[[[1.0000, 0.0000],
+          [0.3302, 0.6698]]]])
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glasshead.attention.backends import BACKENDS, Call, pick
+from glasshead.attention.mask import EVERYTHING, Mask
+from glasshead.attention.scores import PLAIN, Scoring, observed
+from glasshead.errors import ConfigError, MaskError, NotFiniteError, ShapeError
+
+__all__ = ["Attended", "attend"]
+
+
+@dataclass(frozen=True, eq=False)
+class Attended:
+    """What attention gives; `weights` and `lse` where they were asked for."""
+
+    context: Tensor  # (B, H, T, D)
+    weights: Tensor | None = None  # (B, H, T, S), before dropout: rows sum to 1
+    lse: Tensor | None = None  # (B, H, T)
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Mask | Tensor | None = None,
+    *,
+    scoring: Scoring = PLAIN,
+    dropout: float = 0.0,
+    backend: str = "auto",
+    weights: bool = False,
+    lse: bool = False,
+) -> Attended:
+    """softmax(q @ k^T / sqrt(D)) @ v over the keys that the mask allows.
+
+    Args:
+        q: (B, H, T, D) queries.
+        k: (B, H_kv, S, D) keys; H_kv divides H, each key head serves H / H_kv query heads.
+        v: (B, H_kv, S, D_v) values.
+        mask: a Mask, or a bool tensor that broadcasts to (B, H, T, S); True = may attend.
+        scoring: scale, softcap and biases of the scores.
+        dropout: chance that a weight is dropped from the sum; 0 outside training.
+        backend: "auto", "explicit", "sdpa" or "flex".
+        weights: also return the weights, as they are before dropout. They are recomputed in
+            float32 or better beside the kernel: asking changes no bit of the context.
+        lse: also return the log-sum-exp of each row of scores.
+
+    A row that may attend to nothing gives context 0, weights 0 and lse -inf.
+    """
+    _check_tensors(q, k, v)
+    if not 0 <= dropout < 1:
+        raise ConfigError(f"dropout ({dropout}) must be at least 0 and less than 1", hint="try 0.1")
+    (B, H, T, _), S = q.shape, k.shape[2]
+    mask = _as_mask(mask)
+    mask.check(B, H, T, S)
+    call = Call(q, k, v, mask.simplified(T, S), scoring, dropout)
+    chosen = pick(backend, call)
+    # No kernel is asked to run on nothing: some divide by the size.
+    result = (chosen if q.numel() and k.numel() else BACKENDS["explicit"]).run(call)
+    if q.device.type == "cpu" and not torch.compiler.is_compiling():
+        _check_finite(call, result.context)
+    found_weights, found_lse = result.weights, result.lse
+    look = weights and found_weights is None
+    # A kernel's own lse has no gradient.
+    measure = lse and (found_lse is None or call.needs_grad)
+    if look or measure:
+        fresh = observed(q, k, call.mask, scoring, weights=look, lse=measure)
+        found_weights = fresh[0] if look else found_weights
+        found_lse = fresh[1] if measure else found_lse
+    return Attended(result.context, found_weights if weights else None, found_lse if lse else None)
+
+
+def _as_mask(mask: Mask | Tensor | None) -> Mask:
+    if mask is None:
+        return EVERYTHING
+    if isinstance(mask, Tensor):
+        return Mask(dense=mask)
+    if not isinstance(mask, Mask):
+        raise MaskError(
+            f"mask is a {type(mask).__name__}, but a Mask or a bool tensor is needed",
+            hint="Mask(causal=True), or a tensor in which True means 'may attend'",
+        )
+    return mask
+
+
+def _check_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:
+    if (
+        q.dim() == k.dim() == v.dim() == 4
+        and q.dtype == k.dtype == v.dtype
+        and q.is_floating_point()
+    ):
+        (B, H, _, D), (B_k, H_kv, S, D_k) = q.shape, k.shape
+        fits = B == B_k and D == D_k and v.shape[:3] == (B, H_kv, S)
+        if fits and H_kv and H % H_kv == 0:
+            return
+        if fits:
+            raise ShapeError(
+                f"n_heads ({H}) must be divisible by n_kv_heads ({H_kv})",
+                hint="each key head serves a group of query heads of the same size",
+            )
+        raise ShapeError(
+            f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)} do not fit together",
+            hint="needed: q (B, H, T, D), k (B, H_kv, S, D), v (B, H_kv, S, D_v)",
+        )
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if not x.is_floating_point():
+            raise ShapeError(
+                f"{name} has dtype {x.dtype}, but attention needs floating-point numbers",
+                hint=f"{name}.float()",
+            )
+        if x.dim() != 4:
+            raise ShapeError(
+                f"{name} has shape {tuple(x.shape)}, but (B, H, T, D) is needed",
+                hint="MultiHeadAttention takes (B, T, C) and splits the heads itself",
+            )
+    raise ShapeError(
+        f"q, k, v have dtypes {q.dtype}, {k.dtype}, {v.dtype}, but one is needed",
+        hint="convert them to the same dtype",
+    )
+
+
+def _check_finite(call: Call, context: Tensor) -> None:
+    """NaN in, NaN out: two cheap sums tell, and only then the culprit is looked for.
+
+    The sum over q is there because the flash kernel on CPU may take a row of NaN for an empty
+    one. On a GPU the look would make the host wait, so there NaN passes through.
+    """
+    if not (call.q.detach().sum() + context.detach().sum()).isnan():
+        return
+    for name, x in (("q", call.q), ("k", call.k), ("v", call.v)):
+        bad = x.detach().isnan()
+        if bad.any():
+            place = tuple(int(n) for n in bad.nonzero()[0])
+            raise NotFiniteError(
+                f"{name} holds NaN, first at (B, H, T, D) = {place}, {int(bad.sum())} in all",
+                hint="look upstream: a learning rate too high, a division by zero, an input file",
+            )

@@ -1,0 +1,274 @@
+"""Multi-head attention: self or cross, grouped-query, on any kernel, and open to a look.
+
+>>> attention = MultiHeadAttention(d_model=32, n_heads=4)
+>>> x = torch.randn(2, 7, 32)
+>>> seen = attention(x, mask=Mask(causal=True), weights=True)
+>>> seen.out.shape, seen.weights.shape
+(torch.Size([2, 7, 32]), torch.Size([2, 4, 7, 7]))
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from glasshead.attention.cache import Cache, MemoryCache
+from glasshead.attention.functional import attend
+from glasshead.attention.mask import Mask
+from glasshead.attention.position import Rotation
+from glasshead.attention.scores import Scoring
+from glasshead.errors import ConfigError, ShapeError
+
+__all__ = ["AttentionOutput", "MultiHeadAttention"]
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionOutput:
+    """What a layer of attention gives; `weights` and `lse` where they were asked for."""
+
+    out: Tensor  # (B, T, C)
+    weights: Tensor | None = None  # (B, H, T, S), one map per head, never averaged
+    lse: Tensor | None = None  # (B, H, T)
+
+
+class MultiHeadAttention(nn.Module):
+    """H heads look at once, each with its own queries, keys and values.
+
+    Args:
+        d_model: width C of the input and the output.
+        n_heads: number H of query heads.
+        n_kv_heads: number of key and value heads, a divisor of n_heads; n_heads when None.
+            Fewer is grouped-query attention, one is multi-query.
+        d_head: width D of a head; d_model / n_heads when None.
+        qkv_bias, out_bias: whether the projections in and out have a bias.
+        project: whether the merged heads are projected; without, out is the heads side by side.
+        qk_norm: RMS-normalise queries and keys, per head, before they are turned and compared.
+        scale: what q @ k^T is multiplied with; 1/sqrt(D) when None.
+        softcap: squash scores into (-softcap, softcap).
+        dropout: chance that a weight is dropped, in training only.
+        backend: "auto", "explicit", "sdpa" or "flex".
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        *,
+        n_kv_heads: int | None = None,
+        d_head: int | None = None,
+        qkv_bias: bool = False,
+        out_bias: bool = True,
+        project: bool = True,
+        qk_norm: bool = False,
+        scale: float | None = None,
+        softcap: float | None = None,
+        dropout: float = 0.0,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__()
+        n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
+        for name, count in (("d_model", d_model), ("n_heads", n_heads), ("n_kv_heads", n_kv_heads)):
+            if count < 1:
+                raise ConfigError(f"{name} ({count}) must be at least 1", hint=f"try {name}=8")
+        if d_head is None and d_model % n_heads:
+            near = [n for n in range(1, d_model + 1) if d_model % n == 0]
+            raise ConfigError(
+                f"d_model ({d_model}) must be divisible by n_heads ({n_heads})",
+                hint=f"{d_model} divides into {', '.join(map(str, near[:8]))} heads; "
+                "or give d_head, the width of a head",
+            )
+        if n_heads % n_kv_heads:
+            raise ConfigError(
+                f"n_heads ({n_heads}) must be divisible by n_kv_heads ({n_kv_heads})",
+                hint="each key head serves a group of query heads of the same size",
+            )
+        if not 0 <= dropout < 1:
+            raise ConfigError(
+                f"dropout ({dropout}) must be at least 0 and less than 1", hint="try 0.1"
+            )
+        D = d_model // n_heads if d_head is None else d_head
+        self.d_model, self.d_head = d_model, D
+        self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
+        self.scale, self.softcap = scale, softcap
+        self.dropout, self.backend = dropout, backend
+        # Rows of the one matrix: all heads' queries, then their keys, then their values.
+        self.qkv = nn.Linear(d_model, (n_heads + 2 * n_kv_heads) * D, bias=qkv_bias)
+        if not project and n_heads * D != d_model:
+            raise ConfigError(
+                f"{n_heads} heads of width {D} side by side are not d_model ({d_model}) wide",
+                hint="use project=True",
+            )
+        self.out = nn.Linear(n_heads * D, d_model, bias=out_bias) if project else nn.Identity()
+        self.qk_norm = qk_norm
+        if qk_norm:
+            self.q_norm, self.k_norm = nn.RMSNorm(D, eps=1e-6), nn.RMSNorm(D, eps=1e-6)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | None = None,
+        *,
+        mask: Mask | Tensor | None = None,
+        rotation: Rotation | None = None,
+        slopes: Tensor | None = None,
+        bias: Tensor | None = None,
+        cache: Cache | None = None,
+        weights: bool = False,
+        lse: bool = False,
+    ) -> AttentionOutput:
+        """Each position of x looks at x itself, or at memory if there is one.
+
+        Args:
+            x: (B, T, C).
+            memory: (B, S, C) for cross-attention.
+            mask: who may look at whom, over cached positions too; True = may attend.
+            rotation: how queries and keys are turned (RotaryPositions).
+            slopes, bias: what is taken from and added to the scores (ALiBi; relative biases).
+            cache: past keys and values; this call's are appended to it. With a memory, the
+                first call fills it and later calls reuse it.
+            weights, lse: return these too. Asking changes no bit of `out`.
+        """
+        self._check(x, memory)
+        q, k, v = self._project(x, memory, cache)
+        if rotation is not None:
+            q, k = rotation.turn(q), rotation.turn(k)
+        if cache is not None and memory is None:
+            k, v = cache.append(k, v)
+        seen = attend(
+            q,
+            k,
+            v,
+            mask,
+            scoring=Scoring(self.scale, self.softcap, slopes, bias),
+            dropout=self.dropout if self.training else 0.0,
+            backend=self.backend,
+            weights=weights,
+            lse=lse,
+        )
+        out = self.out(seen.context.transpose(1, 2).flatten(2))  # (B, T, C)
+        return AttentionOutput(out, seen.weights, seen.lse)
+
+    def _project(
+        self, x: Tensor, memory: Tensor | None, cache: Cache | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        n_q, n_kv = self.n_heads, self.n_kv_heads
+        if memory is None:
+            q, k, v = self._heads(self.qkv(x)).split((n_q, n_kv, n_kv), 1)
+            return self._normed(q, k, v)
+        widths = (n_q * self.d_head, 2 * n_kv * self.d_head)
+        w_q, w_kv = self.qkv.weight.split(widths)
+        b_q, b_kv = (None, None) if self.qkv.bias is None else self.qkv.bias.split(widths)
+        q = self._heads(F.linear(x, w_q, b_q))
+        if isinstance(cache, MemoryCache) and cache.k is not None and cache.v is not None:
+            return (_rms(q, self.q_norm) if self.qk_norm else q), cache.k, cache.v
+        k, v = self._heads(F.linear(memory, w_kv, b_kv)).split((n_kv, n_kv), 1)
+        q, k, v = self._normed(q, k, v)
+        return (q, k, v) if cache is None else (q, *cache.append(k, v))
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return x.view(*x.shape[:2], -1, self.d_head).transpose(1, 2)  # (B, H, T, D)
+
+    def _normed(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return (_rms(q, self.q_norm), _rms(k, self.k_norm), v) if self.qk_norm else (q, k, v)
+
+    def _check(self, x: Tensor, memory: Tensor | None) -> None:
+        for name, t in (("x", x), ("memory", memory)):
+            if t is None or (
+                t.dim() == 3 and t.shape[-1] == self.d_model and t.is_floating_point()
+            ):
+                continue
+            if t.is_floating_point():
+                raise ShapeError(
+                    f"{name} has shape {tuple(t.shape)}, but (B, T, {self.d_model}) is needed",
+                    hint="batch, positions, d_model",
+                )
+            raise ShapeError(
+                f"{name} has dtype {t.dtype}, but attention needs floating-point numbers",
+                hint="token ids go through an embedding first",
+            )
+        if memory is not None and memory.shape[0] != x.shape[0]:
+            raise ShapeError(
+                f"x holds {x.shape[0]} sequences and memory {memory.shape[0]}",
+                hint="each sequence needs its own memory",
+            )
+
+    @classmethod
+    def from_torch(cls, module: nn.MultiheadAttention) -> "MultiHeadAttention":
+        """The same attention as torch's module, its parameters copied.
+
+        Beware of the masks: torch's boolean masks say True = may NOT attend, ours the opposite.
+        Give ours `Mask(dense=~attn_mask, keys=~key_padding_mask)`. Ours takes (B, T, C) whatever
+        torch's batch_first is, returns one map per head (torch averages them unless told not
+        to), and gives zeros where a row may attend to nothing (torch: NaN).
+        """
+        blocks = {
+            "kdim or vdim": not module._qkv_same_embed_dim,
+            "add_bias_kv": module.bias_k is not None,
+            "add_zero_attn": module.add_zero_attn,
+        }
+        if any(blocks.values()):
+            raise ConfigError(
+                f"cannot take over nn.MultiheadAttention with "
+                f"{', '.join(name for name, there in blocks.items() if there)}",
+                hint="only modules whose queries, keys and values share one width fit",
+            )
+        has_bias = module.in_proj_bias is not None
+        ours = cls(
+            module.embed_dim,
+            module.num_heads,
+            qkv_bias=has_bias,
+            out_bias=has_bias,
+            dropout=module.dropout,
+        ).to(module.out_proj.weight)
+        _copy(ours.qkv, module.in_proj_weight, module.in_proj_bias)
+        _copy(ours.out, module.out_proj.weight, module.out_proj.bias)
+        return ours.train(module.training)
+
+    def to_torch(self) -> nn.MultiheadAttention:
+        """The same attention as an nn.MultiheadAttention (batch_first), parameters copied.
+
+        Beware of the masks: torch's booleans say True = may NOT attend, the opposite of ours.
+        """
+        default = self.d_head**-0.5
+        blocks = {
+            f"n_kv_heads={self.n_kv_heads}": self.n_kv_heads != self.n_heads,
+            f"d_head={self.d_head}": self.d_head * self.n_heads != self.d_model,
+            "project=False": isinstance(self.out, nn.Identity),
+            "qk_norm=True": self.qk_norm,
+            f"scale={self.scale}": self.scale not in (None, default),
+            f"softcap={self.softcap}": self.softcap is not None,
+        }
+        if any(blocks.values()):
+            raise ConfigError(
+                f"nn.MultiheadAttention cannot hold "
+                f"{', '.join(name for name, there in blocks.items() if there)}",
+                hint="keep this module, or train one without these settings",
+            )
+        assert isinstance(self.out, nn.Linear)
+        biases: list[Tensor | None] = [self.qkv.bias, self.out.bias]
+        has_bias = any(bias is not None for bias in biases)
+        theirs = nn.MultiheadAttention(
+            self.d_model, self.n_heads, dropout=self.dropout, bias=has_bias, batch_first=True
+        ).to(self.qkv.weight)
+        with torch.no_grad():
+            theirs.in_proj_weight.copy_(self.qkv.weight)
+            if theirs.in_proj_bias is not None:
+                theirs.in_proj_bias.zero_()
+                if self.qkv.bias is not None:
+                    theirs.in_proj_bias.copy_(self.qkv.bias)
+        _copy(theirs.out_proj, self.out.weight, self.out.bias)
+        return theirs.train(self.training)
+
+
+def _rms(x: Tensor, norm: nn.RMSNorm) -> Tensor:
+    # Autocast hands in half precision; torch's fused norm wants its scale in the same.
+    return F.rms_norm(x, x.shape[-1:], norm.weight.to(x.dtype), norm.eps)
+
+
+def _copy(linear: nn.Module, weight: Tensor, bias: Tensor | None) -> None:
+    assert isinstance(linear, nn.Linear)
+    with torch.no_grad():
+        linear.weight.copy_(weight)
+        if linear.bias is not None:
+            linear.bias.zero_() if bias is None else linear.bias.copy_(bias)

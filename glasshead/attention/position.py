@@ -1,0 +1,143 @@
+"""Where a token stands. Attention alone cannot tell: it sees a set, not a sequence.
+
+Positions             none: the base that the others fill in
+LearnedPositions      a vector per position, added to the embedding
+SinusoidalPositions   the paper's waves, added to the embedding
+RotaryPositions       queries and keys turned by an angle that grows with the position
+ALiBiPositions        scores lowered in proportion to the distance
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from glasshead.errors import ConfigError, ShapeError
+
+__all__ = [
+    "ALiBiPositions",
+    "LearnedPositions",
+    "Positions",
+    "RotaryPositions",
+    "Rotation",
+    "SinusoidalPositions",
+    "alibi_slopes",
+    "sinusoids",
+]
+
+
+class Rotation(NamedTuple):
+    """The turn of each position: cos and sin of its angles, (T, D) or (B, 1, T, D)."""
+
+    cos: Tensor
+    sin: Tensor
+
+    def turn(self, x: Tensor) -> Tensor:
+        """Turn queries or keys (B, H, T, D): dimension d pairs with d + D/2."""
+        a, b = x.float().chunk(2, -1)
+        turned = x.float() * self.cos + torch.cat((-b, a), -1) * self.sin
+        return turned.to(x.dtype)
+
+
+class Positions(nn.Module):
+    """No positions at all. Each kind changes one of the three places where they can enter."""
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Token embeddings (B, T, C) with positions (T,) or (B, T) added."""
+        return x
+
+    def rotation(self, positions: Tensor) -> Rotation | None:
+        """How queries and keys are turned."""
+        return None
+
+    def slopes(self) -> Tensor | None:
+        """(H,) how fast scores fall with distance."""
+        return None
+
+
+class LearnedPositions(Positions):
+    def __init__(self, max_len: int, d_model: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(max_len, d_model)
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        max_len = self.table.num_embeddings
+        if not torch.compiler.is_compiling() and positions.shape[-1] > max_len:
+            raise ShapeError(
+                f"{positions.shape[-1]} tokens, but this model has max_len={max_len} positions",
+                hint=f"give it at most {max_len} tokens, or train with a larger max_len",
+            )
+        return x + self.table(positions)
+
+
+class SinusoidalPositions(Positions):
+    def __init__(self, d_model: int, base: float = 10_000.0) -> None:
+        super().__init__()
+        if d_model % 2:
+            raise ConfigError(
+                f"sinusoidal positions need an even d_model, not {d_model}",
+                hint="each frequency has a sine and a cosine",
+            )
+        self.d_model, self.base = d_model, base
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        return x + sinusoids(positions, self.d_model, self.base).to(x.dtype)
+
+
+def sinusoids(positions: Tensor, d_model: int, base: float = 10_000.0) -> Tensor:
+    """The paper's table: sin in the even dimensions, cos in the odd ones.
+
+    >>> sinusoids(torch.tensor([0, 1]), 4)
+    tensor([[0.0000, 1.0000, 0.0000, 1.0000],
+            [0.8415, 0.5403, 0.0100, 0.9999]])
+    """
+    angles = positions[..., None] * _frequencies(d_model, base, positions.device)
+    return torch.stack((angles.sin(), angles.cos()), -1).flatten(-2)
+
+
+class RotaryPositions(Positions):
+    """Turning q and k by their positions makes their product depend on the distance alone."""
+
+    def __init__(self, d_head: int, base: float = 10_000.0) -> None:
+        super().__init__()
+        if d_head % 2:
+            raise ConfigError(
+                f"rotary positions need an even head width, not {d_head}",
+                hint="dimensions are turned in pairs; change d_model or n_heads",
+            )
+        self.d_head, self.base = d_head, base
+
+    def rotation(self, positions: Tensor) -> Rotation:
+        # Made anew at each call: a table would be a buffer to grow, move and cast.
+        angles = positions[..., None] * _frequencies(self.d_head, self.base, positions.device)
+        angles = torch.cat((angles, angles), -1)
+        if positions.dim() == 2:
+            angles = angles[:, None]  # (B, 1, T, D)
+        return Rotation(angles.cos(), angles.sin())
+
+
+class ALiBiPositions(Positions):
+    def __init__(self, n_heads: int) -> None:
+        super().__init__()
+        self.register_buffer("_slopes", alibi_slopes(n_heads), persistent=False)
+
+    def slopes(self) -> Tensor:
+        return self.get_buffer("_slopes")
+
+
+def alibi_slopes(n_heads: int) -> Tensor:
+    """A geometric series from 2^(-8/n) to 2^-8; other counts interleave the next power of two's.
+
+    >>> alibi_slopes(4)
+    tensor([0.2500, 0.0625, 0.0156, 0.0039])
+    """
+    power = 2 ** math.floor(math.log2(n_heads))
+    slopes = [2 ** (-8 * (h + 1) / power) for h in range(power)]
+    finer = [2 ** (-8 * (h + 1) / (2 * power)) for h in range(0, 2 * power, 2)]
+    return torch.tensor((slopes + finer)[:n_heads])
+
+
+def _frequencies(width: int, base: float, device: torch.device) -> Tensor:
+    steps = torch.arange(0, width, 2, device=device, dtype=torch.float32)
+    return base ** (-steps / width)

@@ -1,0 +1,25 @@
+"""A run's folder, written so that no kill can lose it. No pickle anywhere.
+
+    runs/NAME/
+      config.json           what the model is, how it is trained, on which text
+      tokenizer.json
+      model.safetensors     the best parameters so far: what `load` reads
+      state/last.safetensors, state/previous.safetensors
+                            all that resuming needs: parameters, optimizer, RNG, counters
+
+Every file is written under a temporary name, synced and renamed. Whoever reads it, after
+whatever kill, finds the old one or the new one, whole.
+"""
+
+from glasshead.checkpoint.run import (
+    KINDS,
+    Loaded,
+    Run,
+    RunConfig,
+    State,
+    load,
+    load_parameters,
+    parameters,
+)
+
+__all__ = ["KINDS", "Loaded", "Run", "RunConfig", "State", "load", "load_parameters", "parameters"]

@@ -1,0 +1,95 @@
+"""Files that are whole or not there, and tensors in them."""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from glasshead.errors import CheckpointError
+
+__all__ = ["read_tensors", "replacing", "sync_folder", "write_tensors"]
+
+_DTYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+
+
+@contextmanager
+def replacing(path: Path, before: Callable[[], None] = lambda: None) -> Iterator[BinaryIO]:
+    """A file to write to. It takes the place of `path` once it is whole and on the disk.
+
+    `before` is called right before it does.
+    """
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        with open(temporary, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        before()
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the renames in a folder to the disk."""
+    with suppress(PermissionError):  # Windows opens no folders, and needs none
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def write_tensors(file: BinaryIO, tensors: Mapping[str, Tensor], about: dict[str, str]) -> None:
+    """A safetensors file, tensor by tensor.
+
+    The library's own writer makes a temporary file of its own, which a kill leaves behind, and
+    hides the number of an error; `save` to bytes would need the memory twice.
+    """
+    # Wide types first: then each tensor starts at a multiple of its width.
+    order = sorted(tensors.items(), key=lambda item: -item[1].element_size())
+    header: dict[str, Any] = {"__metadata__": about}
+    end = 0
+    for name, tensor in order:
+        start, end = end, end + tensor.numel() * tensor.element_size()
+        header[name] = {
+            "dtype": _DTYPES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [start, end],
+        }
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(len(text).to_bytes(8, "little") + text)
+    for _, tensor in order:
+        plain = tensor.detach().cpu().contiguous().flatten()
+        file.write(plain.view(torch.uint8).numpy().data)
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and what is written about them."""
+    if not path.exists():
+        raise CheckpointError(f"{path} is missing", hint="take it from a copy")
+    try:
+        with safe_open(path, framework="pt") as file:
+            names = list(file.keys())
+            # The library's tensors lie in the file; ours must outlive it.
+            return {name: file.get_tensor(name).clone() for name in names}, file.metadata() or {}
+    except (SafetensorError, OSError, ValueError, RuntimeError, KeyError) as error:
+        raise CheckpointError(f"{path} is damaged: {error}", hint="take it from a copy") from None

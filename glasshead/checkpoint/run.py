@@ -1,0 +1,302 @@
+"""The folder of one run, and the trained model in it."""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from glasshead.checkpoint.files import read_tensors, replacing, sync_folder, write_tensors
+from glasshead.errors import CheckpointError, did_you_mean
+from glasshead.model.gpt import GPT, GPTConfig
+from glasshead.text.tokenizer import Tokenizer, load_tokenizer
+
+try:
+    import fcntl
+except ImportError:  # Windows: there two processes can train one run, and should not
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["KINDS", "Loaded", "Run", "RunConfig", "State", "load", "load_parameters", "parameters"]
+
+FORMAT = 1
+
+# One line a kind of model: its config and the module made of it.
+KINDS: dict[str, tuple[Callable[..., Any], Callable[[Any], nn.Module]]] = {
+    "gpt": (GPTConfig, GPT),
+}
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """config.json: what the run's model is, how it is trained, on what."""
+
+    kind: str
+    model: dict[str, Any]
+    train: dict[str, Any]
+    data: dict[str, Any]
+
+    def new_model(self) -> nn.Module:
+        """The model, its parameters drawn anew."""
+        if self.kind not in KINDS:
+            raise CheckpointError(
+                f"unknown kind of model '{self.kind}'", did_you_mean(self.kind, KINDS)
+            )
+        config, make = KINDS[self.kind]
+        try:
+            return make(config(**self.model))
+        except (TypeError, ArithmeticError, RuntimeError) as error:  # of settings edited by hand
+            raise CheckpointError(
+                f"config.json does not describe a {self.kind}: {error}",
+                hint="put back its 'model' settings; a newer glasshead may know others",
+            ) from None
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """What a training loop needs to go on as if it had never stopped."""
+
+    tensors: dict[str, Tensor]
+    progress: dict[str, Any]  # counters, as JSON
+
+    def part(self, prefix: str) -> dict[str, Tensor]:
+        """The tensors whose names begin so, by the rest of their names."""
+        found = self.tensors.items()
+        return {n.removeprefix(prefix): tensor for n, tensor in found if n.startswith(prefix)}
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A trained model, ready for use."""
+
+    model: nn.Module  # in evaluation mode
+    tokenizer: Tokenizer
+    config: RunConfig
+    path: Path
+    step: int
+
+
+def load(path: str | Path) -> Loaded:
+    """The best parameters of a run, its tokenizer and its config."""
+    run = Run.open(path)
+    model = run.config.new_model()
+
+    def read(file: Path) -> int:
+        tensors, about = read_tensors(file)
+        found = State(tensors, {}).part("model.") if file in run.state_files else tensors
+        load_parameters(model, found, file)
+        return int(about.get("step", 0))
+
+    _, step = _first_whole([run.path / "model.safetensors", *run.state_files], read)
+    tokenizer, vocab_size = run.tokenizer(), run.config.model.get("vocab_size")
+    if isinstance(vocab_size, int) and tokenizer.vocab_size > vocab_size:
+        raise CheckpointError(
+            f"{run.path}/tokenizer.json has {tokenizer.vocab_size} ids, the model {vocab_size}",
+            hint="it is another run's tokenizer; put back this run's own",
+        )
+    return Loaded(model.eval(), tokenizer, run.config, run.path, step)
+
+
+class Run:
+    """One run's folder."""
+
+    def __init__(self, path: Path, config: RunConfig) -> None:
+        self.path, self.config = path, config
+        self.state_files = [path / "state" / f"{name}.safetensors" for name in ("last", "previous")]
+
+    @classmethod
+    def create(
+        cls, path: str | Path, config: RunConfig, tokenizer: Tokenizer, model: nn.Module
+    ) -> "Run":
+        """A new folder with the model as it is at the start. It appears whole, or not at all."""
+        path = Path(path)
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise CheckpointError(
+                f"{path} exists already",
+                hint=f"go on with it: --resume {path}; or choose another --out"
+                if (path / "config.json").exists()
+                else "choose another --out",
+            )
+        made = path.with_name(f".{path.name}.new")
+        try:
+            shutil.rmtree(made, ignore_errors=True)
+            (made / "state").mkdir(parents=True)
+            run = cls(made, config)
+            with replacing(made / "tokenizer.json") as file:
+                file.write(tokenizer.to_json().encode())
+            run.save_model(model, step=0)
+            run.save_config(config)
+            os.replace(made, path)
+            sync_folder(path.parent)
+        except OSError as error:
+            shutil.rmtree(made, ignore_errors=True)
+            raise CheckpointError(
+                f"cannot make the folder {path}: {error.strerror}",
+                hint="make room, or choose another --out",
+            ) from None
+        return cls(path, config)
+
+    @classmethod
+    def open(cls, path: str | Path) -> "Run":
+        path = Path(path)
+        if not path.is_dir():
+            known = [str(entry.parent) for entry in path.parent.glob("*/config.json")]
+            what = "is not a run but a file" if path.exists() else "does not exist"
+            raise CheckpointError(
+                f"{path} {what}",
+                hint=did_you_mean(str(path), known) if known else "name the folder of a run",
+            )
+        return cls(path, _read_config(path))
+
+    def tokenizer(self) -> Tokenizer:
+        return load_tokenizer(self.path / "tokenizer.json")
+
+    def save_config(self, config: RunConfig) -> None:
+        self.config = config
+        text = json.dumps({"format": FORMAT, **asdict(config)}, indent=2, ensure_ascii=False)
+        with replacing(self.path / "config.json") as file:
+            file.write(f"{text}\n".encode())
+
+    def save_model(self, model: nn.Module, step: int) -> None:
+        with replacing(self.path / "model.safetensors") as file:
+            write_tensors(file, parameters(model), {"format": "pt", "step": str(step)})
+
+    def save_state(self, state: State, rotate: bool = True) -> None:
+        """The new state becomes the last; the last becomes the previous, unless told not to."""
+        last, previous = self.state_files
+        about = {"step": str(state.progress["step"]), "progress": json.dumps(state.progress)}
+
+        def make_way() -> None:
+            if rotate and last.exists():
+                os.replace(last, previous)
+
+        with replacing(last, make_way) as file:
+            write_tensors(file, state.tensors, about)
+
+    def load_state(self, restore: Callable[[State, Path], None], last_is_good: bool = True) -> bool:
+        """Give `restore` the last state; the previous one if the last is damaged or no good.
+
+        False before the first save. `restore` raises CheckpointError for a state that cannot be.
+        """
+        last, previous = self.state_files
+        if not last.exists() and not previous.exists():
+            return False
+
+        def read(file: Path) -> None:
+            tensors, about = read_tensors(file)
+            try:
+                state = State(tensors, dict(json.loads(about["progress"])))
+            except (KeyError, ValueError, TypeError) as error:
+                raise CheckpointError(
+                    f"{file} is no state of a run: {error!r}", hint="take it from a copy"
+                ) from None
+            restore(state, file)
+
+        if not last_is_good and previous.exists():
+            read(previous)
+        elif _first_whole(self.state_files, read)[0] == previous and last.exists():
+            # At the next save it would take the place of the one that is whole.
+            os.replace(last, last.with_name("damaged.safetensors"))
+        return True
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """While one process trains here, no other may."""
+        with open(self.path / "state" / "lock", "wb") as file:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise CheckpointError(
+                        f"another process is training {self.path}",
+                        hint="wait until it ends, or stop it",
+                    ) from None
+                except OSError:
+                    pass  # a file system without locks
+            yield
+
+
+def parameters(model: nn.Module) -> dict[str, Tensor]:
+    """All that the model has learned, by name; a tensor with two names (a tied head) once."""
+    found: dict[int, tuple[str, Tensor]] = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        found.setdefault(id(tensor), (name, tensor.detach()))
+    return dict(found.values())
+
+
+@torch.no_grad()
+def load_parameters(model: nn.Module, tensors: Mapping[str, Tensor], file: Path) -> None:
+    """Copy the tensors into the model, if they are exactly those that it has."""
+    own = parameters(model)
+    hint = "config.json and this file are not of one run; put back the one that was changed"
+    if odd := sorted(own.keys() ^ tensors.keys()):
+        what = "lacks" if odd[0] in own else "has an unknown"
+        raise CheckpointError(f"{file} {what} '{odd[0]}' ({len(odd)} names do not fit)", hint)
+    for name, tensor in own.items():
+        given = tensors[name]
+        if tensor.shape != given.shape or tensor.is_floating_point() != given.is_floating_point():
+            raise CheckpointError(
+                f"{file} has '{name}' as {given.dtype} of shape {tuple(given.shape)}, "
+                f"but config.json makes it {tensor.dtype} of shape {tuple(tensor.shape)}",
+                hint,
+            )
+    for name, tensor in own.items():
+        tensor.copy_(tensors[name])
+
+
+def _read_config(path: Path) -> RunConfig:
+    file = path / "config.json"
+    try:
+        data = json.loads(file.read_bytes())
+    except OSError as error:
+        raise CheckpointError(
+            f"{path} is not a run: cannot read config.json: {error.strerror}",
+            hint="name the folder that `glasshead train --out` made",
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(
+            f"{file} is not JSON: {error}", hint="take it from a copy; nothing else is lost"
+        ) from None
+    form = data.get("format") if isinstance(data, dict) else None
+    if not isinstance(form, int):
+        raise CheckpointError(
+            f"{path} is not a run: its config.json has no format",
+            hint="a folder of Hugging Face becomes a run by `glasshead import`",
+        )
+    if form > FORMAT:
+        raise CheckpointError(
+            f"{path} has format {form}, but this glasshead reads up to {FORMAT}",
+            hint="install a newer glasshead",
+        )
+    fields = {name: data.get(name) for name in ("model", "train", "data")}
+    if not isinstance(data.get("kind"), str) or not all(
+        isinstance(f, dict) for f in fields.values()
+    ):
+        raise CheckpointError(
+            f"{file} lacks one of kind, model, train, data", hint="take it from a copy"
+        )
+    return RunConfig(data["kind"], **fields)
+
+
+_Read = TypeVar("_Read")
+
+
+def _first_whole(files: list[Path], read: Callable[[Path], _Read]) -> tuple[Path, _Read]:
+    """The first file that can be read, and what it gives; if it is not the first, say so."""
+    errors: list[CheckpointError] = []
+    for file in files:
+        try:
+            found = read(file)
+        except CheckpointError as error:
+            errors.append(error)
+            continue
+        if errors:
+            print(f"{errors[0]}; using {file} instead", file=sys.stderr)
+        return file, found
+    raise errors[0]

@@ -1,0 +1,125 @@
+"""The command line: parse, call, print.
+
+Each command is a function in a module of its own. `--help` imports all of these modules, so they
+import NumPy, torch and everything else of weight inside the function.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from glasshead import __version__
+from glasshead.cli import doctor, generate, ladder, score, steps, train, world
+from glasshead.cli.flags import Grouped
+from glasshead.cli.terminal import report
+from glasshead.errors import GlassheadError, InputError, did_you_mean
+
+__all__ = ["COMMANDS", "app", "main", "run"]
+
+# One line a command: its word, and the function that does it. The order is that of `--help`.
+COMMANDS: dict[str, Callable[..., None]] = {
+    "steps": steps.steps,
+    "doctor": doctor.doctor,
+    "world": world.world,
+    "ladder": ladder.ladder,
+    "train": train.train,
+    "generate": generate.generate,
+    "score": score.score,
+}
+
+# typer ships its own copy of click, older ones use click itself; this is the class of either.
+UsageError: Any = typer.BadParameter.__mro__[1]
+
+
+class Commands(TyperGroup):
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in self.commands:
+            raise InputError(
+                f"there is no command '{args[0]}'", hint=did_you_mean(args[0], self.commands)
+            )
+        return super().resolve_command(ctx, args)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+
+app = typer.Typer(
+    cls=Commands,
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"glasshead {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _glasshead(
+    ctx: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """Build a Transformer from its attention up, train it, and see what every head attends to.
+
+    \b
+    Examples:
+      glasshead steps "Hello shiny sun!" --query shiny
+      glasshead steps --help
+    """
+    if ctx.invoked_subcommand is None:
+        print(ctx.get_help())
+
+
+for _word, _function in COMMANDS.items():
+    app.command(_word, cls=Grouped)(_function)
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(args: Sequence[str]) -> int:
+    """Run one command line and return its exit code. A user's mistake is printed, not raised."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character shows its code instead.
+        getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
+    command: Any = typer.main.get_command(app)
+    try:
+        code = command.main(args=list(args), prog_name="glasshead", standalone_mode=False)
+        sys.stdout.flush()
+        return code or 0
+    except GlassheadError as error:
+        report(str(error), error.hint)
+        return 2
+    except UsageError as error:
+        report(*_usage(error, args))
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except BrokenPipeError:
+        # The reader has left. Without this, Python complains when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _usage(error: Any, args: Sequence[str]) -> tuple[str, str]:
+    """The line and the hint for a command line that cannot be parsed."""
+    path = " ".join(["glasshead", *(word for word in args[:1] if word in COMMANDS)])
+    if hasattr(error, "possibilities"):  # only an option that does not exist has them
+        option, params = error.option_name, error.ctx.command.params
+        known = [name for p in params for name in (*p.opts, *p.secondary_opts) if name[0] == "-"]
+        hint = did_you_mean(option, [*known, "--help"])
+        if not hint.startswith("did"):
+            hint += "; words that begin with '-' go behind '--'"
+        return f"{path} has no option '{option}'", hint
+    message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
+    return message[:1].lower() + message[1:], f"'{path} --help' shows how to write it"

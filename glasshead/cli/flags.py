@@ -1,0 +1,107 @@
+"""Flags from the fields of a config dataclass: name, type and the comment behind it as help.
+
+The config's file is read, not imported: `--help` must not wait for torch.
+"""
+
+import ast
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+from typer.core import TyperCommand
+
+__all__ = ["Flag", "Grouped", "flags_of", "with_flags"]
+
+PACKAGE = Path(__file__).resolve().parents[1]
+TYPES: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Flag:
+    name: str
+    type: type
+    default: str  # as it is written; empty where there is none
+    help: str
+
+    @property
+    def option(self) -> str:
+        """
+        >>> Flag("n_layers", int, "4", "").option, Flag("bias", bool, "True", "").option
+        ('--n-layers', '--bias/--no-bias')
+        """
+        word = self.name.replace("_", "-")
+        return f"--{word}/--no-{word}" if self.type is bool else f"--{word}"
+
+
+def flags_of(file: str, config: str) -> list[Flag]:
+    """The fields of a dataclass in a file of the package.
+
+    >>> flags_of("train/config.py", "TrainConfig")[2].name
+    'seed'
+    """
+    source = (PACKAGE / file).read_text(encoding="utf-8")
+    lines, flags = source.splitlines(), []
+    [made] = [n for n in ast.parse(source).body if isinstance(n, ast.ClassDef) and n.name == config]
+    for node in made.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            kind = TYPES[ast.unparse(node.annotation).removesuffix(" | None")]
+            default = ast.unparse(node.value) if node.value else ""
+            line = lines[(node.end_lineno or node.lineno) - 1].encode()[node.end_col_offset or 0 :]
+            comment = line.decode().partition("#")[2].strip()
+            flags.append(Flag(node.target.id, kind, default, comment))
+    return flags
+
+
+def with_flags(**panels: tuple[str, str]) -> Callable[[Function], Function]:
+    """Give a command one flag for each field of some configs, under a heading for each config.
+
+    The command takes them as `**flags`; one that was not given is None.
+    """
+
+    def decorate(function: Function) -> Function:
+        signature = inspect.signature(function)
+        own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        made = [
+            inspect.Parameter(
+                flag.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=Annotated[
+                    flag.type | None,
+                    typer.Option(
+                        flag.option,
+                        help=flag.help or " ",
+                        rich_help_panel=panel.replace("_", " "),
+                        metavar=None if flag.type is bool else flag.type.__name__.upper(),
+                        show_default=False,
+                    ),
+                ],
+            )
+            for panel, (file, config) in panels.items()
+            for flag in flags_of(file, config)
+        ]
+        function.__signature__ = signature.replace(parameters=[*own, *made])  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+class Grouped(TyperCommand):
+    """Shows options that have a heading of their own under it."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                usual = "Arguments" if param.param_type_name == "argument" else "Options"
+                heading = getattr(param, "rich_help_panel", None) or usual
+                sections.setdefault(heading, []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)

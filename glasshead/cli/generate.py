@@ -1,0 +1,195 @@
+"""`glasshead generate`: a run's model goes on with a text."""
+
+import sys
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glasshead.cli.flags import with_flags
+
+if TYPE_CHECKING:
+    from glasshead.checkpoint import Loaded
+    from glasshead.generate.stream import Piece
+    from glasshead.model.gpt import GPT
+
+__all__ = ["Precision", "generate", "open_gpt"]
+
+
+class Precision(StrEnum):
+    float32 = "float32"
+    bf16 = "bf16"
+    int8 = "int8"
+
+
+@with_flags(Sampling=("generate/sampling.py", "SamplingConfig"))
+def generate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained run.")],
+    prompt: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PROMPT",
+            help="The text to go on with; - reads it from stdin, as does leaving it out in a pipe.",
+        ),
+    ] = None,
+    max_tokens: Annotated[int, typer.Option(metavar="N", help="New tokens at most.")] = 256,
+    n: Annotated[int, typer.Option("--n", metavar="N", help="How many samples.")] = 1,
+    stop: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="End before this text; may be given several times."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(metavar="S", help="Repeats a sample [default: drawn and shown]")
+    ] = None,
+    precision: Annotated[
+        Precision, typer.Option(help="int8 is the fastest on a CPU, and rounds.")
+    ] = Precision.float32,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object a line for each sample.")
+    ] = False,
+    **flags: Any,
+) -> None:
+    """Go on with a text, as a run's model would.
+
+    \b
+    Examples:
+      glasshead generate runs/poems "春江" --max-tokens 100 --temperature 0.8
+      glasshead generate runs/poems "春江" --n 3 --seed 7 --stop 。
+      echo "To be" | glasshead generate runs/plays --top-p 0.9
+
+    Prompt and continuation go to stdout, as they come; several samples are divided by lines of
+    ---. One line end at the end of stdin is dropped. An empty prompt starts from <bos> or <eos>
+    if the tokenizer has one, else from a line end, else from its first token.
+
+    What the model sees is at most its max_len tokens: of a longer prompt only the last are read,
+    and a text that grows past it is read again from its last half and grows from there.
+    """
+    import random
+
+    from glasshead.errors import ConfigError
+    from glasshead.generate.sampling import SamplingConfig
+    from glasshead.generate.stream import start_ids, stream
+
+    config = SamplingConfig(**{name: value for name, value in flags.items() if value is not None})
+    if n < 1:
+        raise ConfigError(f"n ({n}) must be at least 1", hint="try --n 3")
+    text = read_prompt(prompt)
+    seed = random.randrange(2**32) if seed is None else seed
+    loaded, model = open_gpt(run, device, precision)
+    ids = loaded.tokenizer.encode_ids(text).tolist() or start_ids(loaded.tokenizer)
+    if len(ids) > (limit := model.config.max_len):
+        sys.stderr.write(
+            f"the prompt has {len(ids)} tokens: only the last {limit} (max_len) are read\n"
+        )
+    pieces = stream(
+        model, loaded.tokenizer, [ids] * n, config,
+        max_tokens=max_tokens, stop=stop or (), seed=seed,
+    )  # fmt: skip
+    show = JsonSamples(text, n, seed) if as_json else Samples(text, n)
+    count, start = 0, time.perf_counter()
+    for piece in pieces:
+        count += 1
+        show.add(piece)
+    speed = count / (time.perf_counter() - start)
+    sys.stderr.write(f"seed {seed}, {count} tokens, {speed:.1f} tokens/s\n")
+
+
+def read_prompt(prompt: str | None) -> str:
+    """The argument, or stdin for `-` and for no argument outside a terminal."""
+    from glasshead.errors import InputError
+
+    if prompt != "-" and (prompt is not None or sys.stdin.isatty()):
+        return prompt or ""
+    try:
+        return sys.stdin.buffer.read().decode().removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"standard input: invalid UTF-8 at byte {error.start}",
+            hint="if it is text, convert it, for example with iconv -f GB18030 -t UTF-8",
+        ) from None
+
+
+def open_gpt(run: Path, device: str, precision: Precision) -> "tuple[Loaded, GPT]":
+    """A run and its model, where and as it is to compute."""
+    from glasshead.machine import settle_half_precision
+
+    if precision is not Precision.float32:
+        settle_half_precision()
+    import torch
+
+    from glasshead.checkpoint import load
+    from glasshead.errors import InputError
+    from glasshead.generate.int8 import to_int8
+    from glasshead.model.gpt import GPT
+    from glasshead.train.machine import pick_device
+
+    loaded = load(run)
+    if not isinstance(loaded.model, GPT):
+        raise InputError(
+            f"{run} is a {loaded.config.kind}, which does not continue texts",
+            hint=f"try: glasshead translate {run}",
+        )
+    model = loaded.model.to(pick_device(device))
+    if precision is Precision.bf16:
+        model = model.to(torch.bfloat16)
+    return loaded, to_int8(model) if precision is Precision.int8 else model
+
+
+class Samples:
+    """The first sample as it comes, the others when it is their turn."""
+
+    def __init__(self, prompt: str, n: int) -> None:
+        self.waiting = [[prompt] for _ in range(n)]
+        self.ended = [False] * n
+        self.turn = 0
+        self.last = ""
+        self._show()
+
+    def add(self, piece: "Piece") -> None:
+        self.waiting[piece.row].append(piece.text)
+        self.ended[piece.row] = piece.finish is not None
+        self._show()
+
+    def _show(self) -> None:
+        while self.turn < len(self.waiting):
+            text = "".join(self.waiting[self.turn])
+            self.waiting[self.turn].clear()
+            self._write(text)
+            if not self.ended[self.turn]:
+                return
+            self.turn += 1
+            self._write("" if self.last.endswith("\n") else "\n")
+            self._write("---\n" if self.turn < len(self.waiting) else "")
+
+    def _write(self, text: str) -> None:
+        if text:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            self.last = text
+
+
+class JsonSamples:
+    """One JSON object a line for each sample, when it is complete."""
+
+    def __init__(self, prompt: str, n: int, seed: int) -> None:
+        self.prompt, self.seed = prompt, seed
+        self.texts, self.tokens = [""] * n, [0] * n
+
+    def add(self, piece: "Piece") -> None:
+        import json
+
+        self.texts[piece.row] += piece.text
+        self.tokens[piece.row] += 1
+        if piece.finish is not None:
+            sample = {
+                "prompt": self.prompt,
+                "text": self.texts[piece.row],
+                "finish": piece.finish,
+                "tokens": self.tokens[piece.row],
+                "seed": self.seed,
+                "sample": piece.row,
+            }
+            print(json.dumps(sample, ensure_ascii=False), flush=True)

@@ -1,0 +1,161 @@
+"""`glasshead score`: how well a run's model predicts a text."""
+
+import codecs
+import json
+import math
+import sys
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from glasshead.cli.generate import Precision, open_gpt
+from glasshead.cli.terminal import console
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from glasshead.generate.score import Score, Surprises
+    from glasshead.text.tokenizer import Tokenizer
+
+__all__ = ["score"]
+
+FULL = 12.0  # bits that get the strongest shade
+
+
+def score(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained run.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Text, also .gz, .xz or .jsonl; - for stdin.")
+    ],
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="Show each token with its surprise in bits.")
+    ] = False,
+    stride: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Tokens between windows [default: half of max_len]"),
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+) -> None:
+    """Measure how well a run's model predicts a text: loss, perplexity, bits per byte.
+
+    \b
+    Examples:
+      glasshead score runs/poems held-out.txt
+      glasshead score runs/poems held-out.txt --tokens
+      glasshead score runs/poems - --json < held-out.txt
+
+    Every token but the first of a text counts once. A text longer than the model's max_len is
+    read in windows that start --stride tokens apart: after the first, each token is predicted from
+    at least max_len - stride others. Fewer are more exact and slower.
+
+    With --tokens the background tells the surprise, from none to 12 bits; without colours it
+    stands behind the token, as in sun⟨3.2⟩. Bytes of one character are shown together.
+    """
+    from glasshead.errors import InputError
+    from glasshead.generate.score import Score, encoded, surprises
+
+    loaded, model = open_gpt(run, device, Precision.float32)
+    total, out, token = Score(), console(), ""
+    shown: list[dict[str, object]] = []
+    for text in _texts(file):
+        merged = Merged(loaded.tokenizer)
+        for part in surprises(model, encoded(loaded.tokenizer, text), stride):
+            total.add(part, loaded.tokenizer)
+            for token, bits in merged.add(part) if tokens else ():
+                if as_json:
+                    shown.append({"token": token, "bits": None if math.isnan(bits) else bits})
+                else:
+                    _show(out, token, bits)
+    if not total.tokens:
+        raise InputError(
+            f"{file} has nothing to predict: a text needs two tokens", hint="give a longer text"
+        )
+    if as_json:
+        print(json.dumps({**_summary(total), **({"surprises": shown} if tokens else {})}))
+        return
+    if tokens:
+        print("" if token.endswith("\n") else "\n")
+    _print_table(total)
+
+
+def _texts(file: str) -> Iterator[Iterator[str]]:
+    """The texts of a file, each in parts."""
+    from glasshead.text.sources import Report, find_sources, read_pieces
+
+    report = Report()
+    for source in find_sources([file], report):
+        for _, pieces in groupby(read_pieces(source, report), key=lambda piece: piece.name):
+            yield (piece.text for piece in pieces)
+    for line in report.summary():
+        sys.stderr.write(f"{line}\n")
+
+
+class Merged:
+    """Tokens as text: those that are only part of a character join, and their bits add up."""
+
+    def __init__(self, tokenizer: "Tokenizer") -> None:
+        self._tokenizer = tokenizer
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._bits = 0.0
+
+    def add(self, part: "Surprises") -> Iterator[tuple[str, float]]:
+        for token, nats in zip(part.ids.tolist(), part.nats.tolist(), strict=True):
+            self._bits += nats / math.log(2)
+            text = self._decoder.decode(self._tokenizer.token_bytes(token))
+            if text:
+                yield text, self._bits
+                self._bits = 0.0
+
+
+def _show(out: "Console", token: str, bits: float) -> None:
+    from rich.text import Text
+
+    visible = "".join(_visible(character) for character in token)
+    if out.color_system is not None:
+        out.print(Text(visible, _shade(bits)), end="", soft_wrap=True)
+        return
+    mark = "" if math.isnan(bits) else f"⟨{bits:.1f}⟩"
+    head = visible.removesuffix("\n")
+    sys.stdout.write(f"{head}{mark}{visible[len(head) :]}")
+
+
+def _visible(character: str) -> str:
+    """Line ends as they are, with a sign; other characters that do not print, by their codes."""
+    if character == "\n":
+        return "↵\n"
+    return character if character.isprintable() else repr(character)[1:-1]
+
+
+def _shade(bits: float) -> str:
+    """Black on pale yellow to white on red; nothing below one bit."""
+    if math.isnan(bits) or bits < 1:
+        return ""
+    strength = min(bits / FULL, 1)
+    ends = ((255, 190), (245, 20), (200, 30))
+    red, green, blue = (round(pale + (full - pale) * strength) for pale, full in ends)
+    return f"{'white' if strength > 0.7 else 'black'} on rgb({red},{green},{blue})"
+
+
+def _summary(total: "Score") -> dict[str, float]:
+    return {
+        "loss": total.loss,
+        "perplexity": total.perplexity,
+        "bits_per_byte": total.bits_per_byte,
+        "tokens": total.tokens,
+        "bytes": total.bytes,
+    }
+
+
+def _print_table(total: "Score") -> None:
+    for name, value in (
+        ("loss", f"{total.loss:.4f} nats/token"),
+        ("perplexity", f"{total.perplexity:.2f}"),
+        ("bits per byte", f"{total.bits_per_byte:.4f}"),
+        ("tokens", f"{total.tokens:,}"),
+        ("bytes", f"{total.bytes:,}"),
+    ):
+        print(f"{name:<14} {value}")

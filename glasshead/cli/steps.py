@@ -1,0 +1,63 @@
+"""`glasshead steps`: attention in numbers."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from glasshead.cli.terminal import console, language
+
+__all__ = ["Language", "steps"]
+
+
+class Language(StrEnum):
+    zh = "zh"
+    en = "en"
+
+
+def steps(
+    words: Annotated[list[str], typer.Argument(metavar="WORDS", help="A sentence.")],
+    query: Annotated[
+        str | None,
+        typer.Option(metavar="WORD", help="Show the row of this word; WORD#2 is its second place."),
+    ] = None,
+    vectors: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.json",
+            help='Your own vectors: {"word": [...], ...}, or such objects under "q", "k" and "v".',
+        ),
+    ] = None,
+    scale: Annotated[
+        bool, typer.Option("--scale/--no-scale", help="Divide scores by √d, or do not.")
+    ] = True,
+    causal: Annotated[bool, typer.Option("--causal", help="Hide the words that follow.")] = False,
+    lang: Annotated[
+        Language | None, typer.Option(help="Language of the tables [default: the locale's]")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+) -> None:
+    """Show attention in numbers, step by step, for a sentence.
+
+    \b
+    Examples:
+      glasshead steps "Hello shiny sun!" --query shiny --no-scale
+      glasshead steps "那个小猫 它 饿坏了" --query 它 --causal
+    """
+    from glasshead.lab import walkthrough
+
+    walked = walkthrough.walk(" ".join(words), query, vectors, scale, causal)
+    out = console()
+    if as_json:
+        import json
+
+        ascii_only = out.options.ascii_only
+        print(json.dumps(walkthrough.as_json(walked), ensure_ascii=ascii_only, allow_nan=False))
+        return
+    from glasshead.lab.walkthrough_tables import tables
+
+    for part in tables(
+        walked, lang.value if lang else language(), out.width, out.options.ascii_only
+    ):
+        out.print(part)

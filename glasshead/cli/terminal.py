@@ -1,0 +1,38 @@
+"""What all commands share at the terminal: a console, a language, a way to report mistakes."""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["console", "language", "report"]
+
+
+def console() -> "Console":
+    """A console on stdout. With NO_COLOR set it writes no escape codes at all."""
+    from rich.console import Console
+
+    plain = bool(os.environ.get("NO_COLOR"))
+    return Console(color_system=None if plain else "auto", highlight=False, markup=False)
+
+
+def language() -> Literal["zh", "en"]:
+    """Chinese where the locale says so, English otherwise."""
+    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
+        if locale := os.environ.get(name):
+            return "zh" if locale.startswith("zh") else "en"
+    return "en"
+
+
+def report(message: str, hint: str) -> None:
+    """One line that says what is wrong, and one that helps, on stderr."""
+    lines = f"error: {_one_line(message)}\n"
+    if hint:
+        lines += f"\nhint: {_one_line(hint)}\n"
+    sys.stderr.write(lines)
+
+
+def _one_line(text: str) -> str:
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -1,0 +1,95 @@
+"""Which kernel a call gets on a device and in a dtype: not looked up, but asked for and run."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from glasshead.attention.backends import Backend, Call
+
+__all__ = ["CALLS", "DTYPES", "Choice", "choices"]
+
+DTYPES = ("float32", "bfloat16", "float16", "float64")
+FUSED = ("flash", "cudnn", "efficient", "overrideable")
+CALLS = ("training", "padded", "window", "softcap", "dropout", "decode")
+
+B, H, T, D = 2, 2, 16, 64
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What `backend="auto"` took for a call."""
+
+    device: str
+    dtype: str
+    call: str
+    backend: str | None = None  # explicit, sdpa, flex; None: the device has no such dtype
+    kernel: str | None = None  # of sdpa: flash, cudnn, efficient, math, ...
+    error: str | None = None  # how it failed
+
+
+def choices(devices: Sequence[str]) -> Iterator[Choice]:
+    for device in devices:
+        for dtype in DTYPES:
+            for call in CALLS:
+                yield _choice(device, dtype, call)
+
+
+def _choice(device: str, dtype: str, name: str) -> Choice:
+    from glasshead.attention.backends import BACKENDS, pick
+
+    word = None
+    try:
+        call = _call(device, dtype, name)
+        backend = pick("auto", call)
+        word = next(word for word, other in BACKENDS.items() if other is backend)
+        # To run flex would be to compile it, which takes many seconds.
+        kernel = None if word == "flex" else _run(backend, call)
+    except TypeError:  # MPS has no float64
+        return Choice(device, dtype, name)
+    except RuntimeError as error:
+        first = str(error).strip().partition("\n")[0]
+        return Choice(device, dtype, name, word, error=first or type(error).__name__)
+    return Choice(device, dtype, name, word, kernel if word == "sdpa" else None)
+
+
+def _call(device: str, dtype: str, name: str) -> "Call":
+    import torch
+
+    from glasshead.attention.backends import Call
+    from glasshead.attention.mask import Mask, padding
+    from glasshead.attention.scores import Scoring
+
+    queries, learns = (1, False) if name == "decode" else (T, True)
+    q, k, v = (
+        torch.ones(B, H, n, D, device=device, dtype=getattr(torch, dtype), requires_grad=learns)
+        for n in (queries, T, T)
+    )
+    mask = Mask(causal=True, window=T // 4 if name == "window" else None)
+    if name == "padded":
+        mask = mask & padding(torch.tensor([T // 2, T], device=device), T)
+    scoring = Scoring(softcap=30.0 if name == "softcap" else None)
+    dropout = 0.1 if name == "dropout" else 0.0
+    return Call(q, k, v, mask.simplified(queries, T), scoring, dropout)
+
+
+def _run(backend: "Backend", call: "Call") -> str:
+    """Run the call, backward too, and name the fused operator that it came down to."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen: list[str] = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+        ) -> Any:
+            seen.append(func.name())
+            return func(*args, **(kwargs or {}))
+
+    with Watch():
+        context = backend.run(call).context
+    if call.needs_grad:
+        context.sum().backward()
+    fused = [name for name in seen if "_scaled_dot_product_" in name]
+    # The unfused path has no operator of its own: it falls apart into products and a softmax.
+    return next((kernel for kernel in FUSED if any(kernel in name for name in fused)), "math")

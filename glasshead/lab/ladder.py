@@ -1,0 +1,330 @@
+"""The ladder: from a bigram table to a GPT, one part at a time, all rungs on the same batches.
+
+Each rung is a config of the one GPT and differs from the rung below by what `adds` says. Rungs 1
+to 10 train in seconds on one core; 11 is the same model at a size that needs a GPU, and 12 that
+model again in the real training loop, with its metrics and checkpoints.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glasshead.checkpoint import Run, RunConfig
+from glasshead.errors import ConfigError, InputError
+from glasshead.lab.rungs import RUNGS, Rung
+from glasshead.model.gpt import GPT
+from glasshead.model.loss import next_token_loss
+from glasshead.text.batches import Batch, TextBatches
+from glasshead.text.corpus import Report, read_documents, split_by_position
+from glasshead.text.tinyworld import corpus
+from glasshead.text.tokenizer import CharTokenizer
+from glasshead.train.config import TrainConfig
+from glasshead.train.language import Corpus, LanguageTask, TextConfig
+from glasshead.train.loop import Trainer
+from glasshead.train.machine import pick_device, pick_precision
+from glasshead.train.progress import Now, Watch
+from glasshead.train.runs import free_name
+
+__all__ = ["Climb", "LadderText", "Point", "Summary", "climb", "read_text", "summaries"]
+
+STORIES = 10_000  # of the generated text: some 320,000 characters
+POINTS = 20  # on a curve
+CURVE_BATCHES = 20  # to a point of it, or fewer if they cover the text
+FINAL_BATCHES = 200  # of each part of the text, for the table; or fewer likewise
+
+
+@dataclass(frozen=True, eq=False)
+class LadderText:
+    """A text as characters, nine tenths for training and the last for validation."""
+
+    name: str
+    tokenizer: CharTokenizer
+    corpus: Corpus
+    is_file: bool = True
+
+    @property
+    def about(self) -> dict[str, Any]:
+        n = len(self.corpus.training) + len(self.corpus.validation)
+        return {"name": self.name, "characters": n, "vocabulary": self.tokenizer.vocab_size}
+
+    def check(self, rung: Rung) -> None:
+        n, block = len(self.corpus.validation), rung.model["max_len"]
+        if n <= block:
+            raise InputError(
+                f"the last tenth of the text has {n} characters, but rung {rung.number} "
+                f"validates on blocks of {block} and the character after",
+                hint=f"give a text of {10 * block + 10} characters or more",
+            )
+
+
+def read_text(source: str | None, report: Report | None = None) -> LadderText:
+    """A file (or whatever `glasshead train` reads), or the generated stories when None."""
+    if source is None:
+        name, text = "tinyworld", "\n".join(corpus(STORIES, "zh"))
+    else:
+        documents = read_documents([source], report=report)
+        name, text = source, "\n".join(document.text for document in documents)
+    tokenizer = CharTokenizer.train(text)
+    parts = Corpus(*split_by_position(tokenizer.encode_ids(text)))
+    return LadderText(name, tokenizer, parts, is_file=source is not None)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A point on a curve: losses in nats a token."""
+
+    step: int
+    train: float  # mean over the steps since the last point, as the model was then
+    val: float
+
+
+@dataclass(frozen=True)
+class Climb:
+    """One rung, trained with one seed."""
+
+    rung: int
+    seed: int
+    steps: int
+    parameters: int
+    train: float
+    val: float
+    tokens_per_s: float  # evaluations left out
+    curve: tuple[Point, ...]
+
+    @property
+    def best_val(self) -> float:
+        return min(self.val, *(point.val for point in self.curve))
+
+
+# (rung, seed, step, steps): called after each step.
+Progress = Callable[[Rung, int, int, int], object]
+
+
+def climb(
+    numbers: Sequence[int],
+    text: LadderText,
+    *,
+    seeds: int = 1,
+    steps: int | None = None,
+    folder: Path | None = None,
+    progress: Progress = lambda rung, seed, step, steps: None,
+) -> Iterator[Climb]:
+    """Train the rungs, each with seeds 0, 1, ...; `folder` is where rung 12 keeps its runs.
+
+    What a rung sees depends on the seed alone: all rungs of one block length get the same batches.
+    """
+    rungs = [RUNGS[number] for number in numbers]
+    for rung in rungs:
+        text.check(rung)
+        if rung.large and steps is None and pick_device("auto").type == "cpu":
+            raise ConfigError(
+                f"rung {rung.number} needs a GPU: {rung.steps} steps would take a CPU many hours",
+                hint="leave it out, or say how many steps you will wait for: --steps N",
+            )
+    for rung in rungs:
+        for seed in range(seeds):
+            yield _train(rung, text, seed, steps or rung.steps, folder, progress)
+
+
+def _train(
+    rung: Rung,
+    text: LadderText,
+    seed: int,
+    steps: int,
+    folder: Path | None,
+    progress: Progress,
+) -> Climb:
+    device = pick_device("auto") if rung.large else torch.device("cpu")
+    block = rung.model["max_len"]
+    fork = torch.random.fork_rng([device] if device.type == "cuda" else [])
+    with fork, _settled(rung.large):
+        torch.manual_seed(seed)
+        model = GPT(rung.config(text.tokenizer.vocab_size)).to(device)
+        parts = (text.corpus.training, text.corpus.validation)
+        train, val = (
+            TextBatches(ids, batch_size=rung.batch_size, block=block, seed=seed) for ids in parts
+        )
+        covering = [max(1, len(ids) // (rung.batch_size * block)) for ids in parts]
+        if rung.recorded:
+            fit = _recorded(rung, text, model, seed, steps, folder, progress)
+        else:
+            held = val.fixed(min(CURVE_BATCHES, covering[1]))
+            fit = _fit(rung, model, train, held, seed, steps, progress)
+        return Climb(
+            rung=rung.number,
+            seed=seed,
+            steps=steps,
+            parameters=sum(p.numel() for p in model.parameters()),
+            train=_evaluate(model, train.fixed(min(FINAL_BATCHES, covering[0]))),
+            val=_evaluate(model, val.fixed(min(FINAL_BATCHES, covering[1]))),
+            tokens_per_s=fit[0],
+            curve=fit[1],
+        )
+
+
+@contextmanager
+def _settled(large: bool) -> Iterator[None]:
+    """One thread, which is faster for small models than two, and no subnormal numbers.
+
+    The momentum of a token that is rare fades by a tenth at each step. After some 800 steps it is
+    subnormal, and AdamW needs twice the time.
+    """
+    if large:
+        yield
+        return
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+        torch.set_num_threads(threads)
+
+
+def _fit(
+    rung: Rung,
+    model: GPT,
+    train: TextBatches,
+    held: Sequence[Batch],
+    seed: int,
+    steps: int,
+    progress: Progress,
+) -> tuple[float, tuple[Point, ...]]:
+    """Train, and give tokens a second and the curve."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rung.lr, fused=True)
+    device = model.embedding.weight.device
+    half = rung.large and pick_precision("auto", device, model) == "bf16"
+    every = max(1, steps // POINTS)
+    curve: list[Point] = []
+    seconds, last, total = 0.0, 0, torch.zeros((), device=device)
+    started = time.perf_counter()
+    for step in range(1, steps + 1):
+        batch = train.at(step - 1)
+        with torch.autocast(device.type, torch.bfloat16, enabled=half):
+            loss = next_token_loss(model, batch.ids.to(device), batch.targets.to(device))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        total += loss.detach()
+        progress(rung, seed, step, steps)
+        if step % every == 0 or step == steps:
+            mean = total.item() / (step - last)
+            seconds += time.perf_counter() - started
+            curve.append(Point(step, mean, _evaluate(model, held)))
+            last, total = step, torch.zeros_like(total)
+            started = time.perf_counter()
+    return steps * train.batch_size * train.block / seconds, tuple(curve)
+
+
+@torch.no_grad()
+def _evaluate(model: GPT, batches: Sequence[Batch]) -> float:
+    device = model.embedding.weight.device
+    was_training = model.training
+    model.eval()
+    losses = [next_token_loss(model, b.ids.to(device), b.targets.to(device)) for b in batches]
+    model.train(was_training)
+    return torch.stack(losses).mean().item()
+
+
+class _Curve(Watch):
+    """Keeps what the training loop says of itself."""
+
+    def __init__(self, stepped: Callable[[int], object]) -> None:
+        self._stepped = stepped
+        self.points: list[Point] = []
+        self.speeds: list[float] = []
+
+    def stepped(self, now: Now) -> None:
+        self._stepped(now.step)
+
+    def logged(self, step: int, values: dict[str, Any]) -> None:
+        if "tokens_per_s" in values:
+            self.speeds.append(values["tokens_per_s"])
+
+    def evaluated(self, now: Now, values: dict[str, float], best: bool, sample: str | None) -> None:
+        if now.loss is not None:
+            self.points.append(Point(now.step, now.loss, values["val_loss"]))
+
+
+def _recorded(
+    rung: Rung,
+    text: LadderText,
+    model: GPT,
+    seed: int,
+    steps: int,
+    folder: Path | None,
+    progress: Progress,
+) -> tuple[float, tuple[Point, ...]]:
+    """The same training by the real loop: a run's folder with metrics, checkpoints and all."""
+    config = TrainConfig(
+        steps=steps, seed=seed, batch_size=rung.batch_size, optimizer="adamw", lr=rung.lr,
+        weight_decay=0.01, beta2=0.999, clip=0.0, schedule="constant", warmup=0.0,
+        eval_every=max(1, steps // POINTS), eval_batches=CURVE_BATCHES,
+        log_every=max(1, min(10, steps // POINTS)),
+    )  # fmt: skip
+    task = LanguageTask(
+        model,
+        text.corpus,
+        batch_size=config.batch_size,
+        eval_batches=config.eval_batches,
+        seed=seed,
+    )
+    run = None
+    if folder is not None:
+        data = {"text": asdict(TextConfig("char")), "fingerprint": text.corpus.fingerprint}
+        sources = [str(Path(text.name).absolute())] if text.is_file else []
+        about = RunConfig("gpt", asdict(model.config), asdict(config), {"sources": sources, **data})
+        path = free_name(folder, f"rung-{rung.number}-seed-{seed}")
+        run = Run.create(path, about, text.tokenizer, model)
+    watch = _Curve(lambda step: progress(rung, seed, step, steps))
+    outcome = Trainer(task, config, run, watch).train()
+    if outcome.reason == "interrupted":
+        raise KeyboardInterrupt
+    return statistics.fmean(watch.speeds or [0.0]), tuple(watch.points)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A rung over its seeds: means, and standard deviations where there are several."""
+
+    rung: int
+    parameters: int
+    train: float
+    train_sd: float | None
+    val: float
+    val_sd: float | None
+    best_val: float
+    tokens_per_s: float
+    climbs: tuple[Climb, ...]
+
+
+def summaries(climbs: Sequence[Climb]) -> list[Summary]:
+    rows = []
+    for number in sorted({one.rung for one in climbs}):
+        same = tuple(one for one in climbs if one.rung == number)
+
+        def sd(values: list[float]) -> float | None:
+            return statistics.stdev(values) if len(values) > 1 else None
+
+        train, val = [one.train for one in same], [one.val for one in same]
+        rows.append(
+            Summary(
+                rung=number,
+                parameters=same[0].parameters,
+                train=statistics.fmean(train),
+                train_sd=sd(train),
+                val=statistics.fmean(val),
+                val_sd=sd(val),
+                best_val=statistics.fmean(one.best_val for one in same),
+                tokens_per_s=statistics.fmean(one.tokens_per_s for one in same),
+                climbs=same,
+            )
+        )
+    return rows

@@ -1,0 +1,75 @@
+"""What this machine can do, where asking the processor is not enough.
+
+Some torch builds die by an illegal instruction in half-precision products on processors that
+announce AMX, because oneDNN takes AMX kernels that do not run there. `settle_half_precision`
+tries it once in a process of its own, remembers the answer, and if it dies keeps oneDNN to
+AVX-512: slower than AMX, but alive.
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from functools import lru_cache
+from importlib.metadata import version
+from pathlib import Path
+
+__all__ = ["SAFE_ISA", "amx_crashes", "cpu_flags", "settle_half_precision"]
+
+SAFE_ISA = "AVX512_CORE_FP16"
+
+_PROBE = """
+import torch
+x = torch.ones(4, 64, 64, dtype=torch.bfloat16, requires_grad=True)
+y = torch.nn.functional.linear(x, x[0]) @ x
+torch.nn.functional.scaled_dot_product_attention(y[None], x[None], x[None]).sum().backward()
+"""
+
+
+def settle_half_precision() -> bool:
+    """Make bf16 and fp16 safe to use on this CPU; True if oneDNN had to be kept from AMX.
+
+    Call it before torch computes anything: oneDNN reads its limit once.
+    """
+    if "ONEDNN_MAX_CPU_ISA" in os.environ or not amx_crashes():
+        return False
+    os.environ["ONEDNN_MAX_CPU_ISA"] = SAFE_ISA
+    return True
+
+
+@lru_cache
+def cpu_flags() -> frozenset[str]:
+    """The features that the processor announces (Linux); empty where it cannot be read."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return frozenset()
+    flags = next((line for line in lines if line.startswith("flags")), ":")
+    return frozenset(flags.partition(":")[2].split())
+
+
+@lru_cache
+def amx_crashes() -> bool:
+    """Whether half precision kills a process here; tried once per torch, kernel and processor."""
+    if "amx_tile" not in cpu_flags():
+        return False
+    here = f"torch {version('torch')}, {platform.release()}, {platform.processor()}"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glasshead/amx.json"
+    try:
+        known = json.loads(cache.read_text(encoding="utf-8"))
+        if isinstance(known, dict) and isinstance(known.get(here), bool):
+            return known[here]
+    except (OSError, ValueError):
+        pass
+    clean = {name: value for name, value in os.environ.items() if name != "ONEDNN_MAX_CPU_ISA"}
+    code = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, env=clean).returncode
+    crashes = code < 0  # by a signal
+    if code > 0:
+        return False  # torch cannot even be tried: nothing to remember
+    try:
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        cache.write_text(json.dumps({here: crashes}), encoding="utf-8")
+    except OSError:
+        pass  # a cache that cannot be kept costs two seconds next time
+    return crashes

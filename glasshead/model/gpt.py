@@ -1,0 +1,231 @@
+"""GPT: token embeddings, blocks of attention and feed-forward, and a head over the vocabulary.
+
+One config spans the whole way from a bigram table (no layers at all) to today's models:
+
+    >>> GPT(GPTConfig(vocab_size=6148, max_len=8, n_layers=0, d_model=32, positions="none"))
+    GPT of 399,620 parameters
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glasshead.attention.cache import Cache, GrowingCache
+from glasshead.attention.mask import Mask
+from glasshead.attention.multihead import MultiHeadAttention
+from glasshead.attention.position import (
+    ALiBiPositions,
+    LearnedPositions,
+    Positions,
+    RotaryPositions,
+    Rotation,
+    SinusoidalPositions,
+)
+from glasshead.errors import ConfigError, ShapeError
+from glasshead.model.layers import FEED_FORWARDS, NORMS, Sublayer, choose
+
+__all__ = ["GPT", "Block", "GPTConfig"]
+
+
+@dataclass(frozen=True)
+class GPTConfig:
+    """What a GPT is made of. Every field is a flag of `glasshead train`."""
+
+    vocab_size: int
+    max_len: int = 256  # the longest text it is trained on; learned positions end there
+    n_layers: int = 4
+    n_heads: int = 4
+    n_kv_heads: int | None = None  # fewer than n_heads: grouped-query attention
+    d_model: int = 128
+    d_head: int | None = None  # d_model / n_heads
+    d_ff: int | None = None  # 4 x d_model; 8/3 x d_model for swiglu
+    positions: str = "learned"  # none, learned, sinusoidal, rotary, alibi
+    rope_base: float = 10_000.0
+    window: int | None = None  # how far back attention sees
+    feed_forward: str = "gelu"  # relu, gelu, gelu-tanh, relu2, swiglu, linear-relu, none
+    norm: str = "layer"  # layer, rms
+    norm_place: str = "pre"  # pre, post, none
+    norm_eps: float = 1e-5
+    residual: bool = True
+    project: bool = True  # whether merged heads are projected
+    qkv_bias: bool = False
+    bias: bool = True  # of all other linear layers in the blocks
+    head_bias: bool = True
+    tied: bool = False  # the head is the embedding table
+    qk_norm: bool = False
+    softcap: float | None = None  # of attention scores
+    logit_softcap: float | None = None
+    dropout: float = 0.0  # of weights, of the projection, of the feed-forward
+    init: str = "torch"  # torch: its defaults; gpt2: normal 0.02, smaller into the residual
+    backend: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name, least in (("vocab_size", 1), ("max_len", 1), ("n_layers", 0), ("d_model", 1)):
+            if getattr(self, name) < least:
+                raise ConfigError(
+                    f"{name} ({getattr(self, name)}) must be at least {least}",
+                    hint=f"try {name}={max(least, 1) * 8}",
+                )
+        if self.tied and self.head_bias:
+            raise ConfigError(
+                "a tied head is the embedding table and has no bias",
+                hint="set head_bias=False, or tied=False",
+            )
+
+    @property
+    def head_width(self) -> int:
+        return self.d_head or self.d_model // self.n_heads
+
+    @property
+    def ff_width(self) -> int:
+        if self.d_ff is not None:
+            return self.d_ff
+        if self.feed_forward == "swiglu":  # three matrices: 8/3 keeps the size of two at 4
+            return 8 * round(self.d_model / 3)
+        return 4 * self.d_model
+
+
+class Block(nn.Module):
+    """Attention, then a feed-forward; each with its norm, dropout and residual around it."""
+
+    def __init__(self, config: GPTConfig) -> None:
+        super().__init__()
+        c = config
+        around: dict[str, Any] = {
+            "norm": c.norm,
+            "norm_place": c.norm_place,
+            "eps": c.norm_eps,
+            "residual": c.residual,
+        }
+        # Without a projection there is nothing whose output could be dropped.
+        self.around_attention = Sublayer(
+            c.d_model, dropout=c.dropout if c.project else 0.0, **around
+        )
+        self.attention = MultiHeadAttention(
+            c.d_model,
+            c.n_heads,
+            n_kv_heads=c.n_kv_heads,
+            d_head=c.d_head,
+            qkv_bias=c.qkv_bias,
+            out_bias=c.bias,
+            project=c.project,
+            qk_norm=c.qk_norm,
+            softcap=c.softcap,
+            dropout=c.dropout,
+            backend=c.backend,
+        )
+        self.feed_forward: nn.Module | None = None
+        if c.feed_forward != "none":
+            self.around_feed_forward = Sublayer(c.d_model, dropout=c.dropout, **around)
+            make = choose(FEED_FORWARDS, c.feed_forward, "feed_forward")
+            self.feed_forward = make(c.d_model, c.ff_width, c.bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Mask,
+        rotation: Rotation | None = None,
+        slopes: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        x = self.around_attention(
+            x,
+            lambda h: (
+                self.attention(h, mask=mask, rotation=rotation, slopes=slopes, cache=cache).out
+            ),
+        )
+        if self.feed_forward is not None:
+            x = self.around_feed_forward(x, self.feed_forward)
+        return x
+
+
+class GPT(nn.Module):
+    """Predicts each token from those before it."""
+
+    def __init__(self, config: GPTConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        kinds: dict[str, Callable[[], Positions]] = {
+            "none": Positions,
+            "learned": lambda: LearnedPositions(config.max_len, config.d_model),
+            "sinusoidal": lambda: SinusoidalPositions(config.d_model),
+            "rotary": lambda: RotaryPositions(config.head_width, config.rope_base),
+            "alibi": lambda: ALiBiPositions(config.n_heads),
+        }
+        self.positions = choose(kinds, config.positions, "positions")()
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layers))
+        self.norm: nn.Module = nn.Identity()
+        if config.norm_place == "pre" and config.n_layers:
+            self.norm = choose(NORMS, config.norm, "norm")(config.d_model, eps=config.norm_eps)
+        self.head = nn.Linear(config.d_model, config.vocab_size, bias=config.head_bias)
+        if config.tied:
+            self.head.weight = self.embedding.weight
+        choose({"torch": lambda: None, "gpt2": self._init_gpt2}, config.init, "init")()
+
+    def forward(
+        self,
+        ids: Tensor,
+        *,
+        mask: Mask | None = None,
+        positions: Tensor | None = None,
+        caches: Sequence[Cache] | None = None,
+    ) -> Tensor:
+        """Logits (B, T, V) for the token after each of ids (B, T).
+
+        Args:
+            mask: further limits besides causality: padding, documents.
+            positions: (T,) or (B, T); those after the cached ones when None.
+            caches: one per layer (`new_caches`); this call's keys and values are appended.
+        """
+        return self.logits(self.features(ids, mask=mask, positions=positions, caches=caches))
+
+    def features(
+        self,
+        ids: Tensor,
+        *,
+        mask: Mask | None = None,
+        positions: Tensor | None = None,
+        caches: Sequence[Cache] | None = None,
+    ) -> Tensor:
+        """The residual stream (B, T, C) after the last block and norm."""
+        if ids.dim() != 2:
+            raise ShapeError(
+                f"ids has shape {tuple(ids.shape)}, but (B, T) is needed",
+                hint="a single text is a batch of one: ids[None]",
+            )
+        if positions is None:
+            start = caches[0].length if caches else 0
+            positions = torch.arange(start, start + ids.shape[1], device=ids.device)
+        rules = Mask(causal=True, window=self.config.window)
+        rules = rules if mask is None else rules & mask
+        x = self.positions.embed(self.embedding(ids), positions)  # (B, T, C)
+        rotation, slopes = self.positions.rotation(positions), self.positions.slopes()
+        for layer, block in enumerate(self.blocks):
+            x = block(x, rules, rotation, slopes, caches[layer] if caches else None)
+        return self.norm(x)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """The head over the vocabulary: (B, T, C) -> (B, T, V)."""
+        logits = self.head(x)
+        cap = self.config.logit_softcap
+        return logits if cap is None else cap * torch.tanh(logits / cap)
+
+    def new_caches(self) -> list[Cache]:
+        return [GrowingCache() for _ in self.blocks]
+
+    def _init_gpt2(self) -> None:
+        into_residual = 0.02 / math.sqrt(max(1, 2 * self.config.n_layers))
+        for name, module in self.named_modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                narrow = name.endswith(("attention.out", "feed_forward.down"))
+                nn.init.normal_(module.weight, std=into_residual if narrow else 0.02)
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+
+    def __repr__(self) -> str:
+        return f"GPT of {sum(p.numel() for p in self.parameters()):,} parameters"

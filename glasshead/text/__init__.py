@@ -1,0 +1,1 @@
+"""Text becomes ids: tokenizers, corpora, stores of ids, and batches."""

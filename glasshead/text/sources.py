@@ -1,0 +1,295 @@
+"""Finding files and reading them as text, a part at a time, without trusting any of them.
+
+A file that the user named must be readable text: anything else is an error. A file that was found
+in a folder or by a pattern is skipped instead, and the report says why.
+"""
+
+import codecs
+import glob
+import gzip
+import json
+import lzma
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import IO, Any
+
+from glasshead.errors import InputError
+
+__all__ = [
+    "Piece",
+    "Report",
+    "Skipped",
+    "Source",
+    "Unreadable",
+    "find_sources",
+    "read_pieces",
+    "read_text",
+]
+
+BLOCK = 1 << 20  # bytes read at a time
+SNIFF = 1 << 13  # a NUL among so many first bytes means a binary file
+
+
+@dataclass(frozen=True)
+class Skipped:
+    name: str
+    reason: str
+    line: int | None = None
+
+
+@dataclass
+class Report:
+    """What reading left out (`skipped`), doubted but kept (`suspects`) and assumed (`notes`)."""
+
+    skipped: list[Skipped] = field(default_factory=list)
+    suspects: list[Skipped] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def summary(self, most: int = 5) -> list[str]:
+        """A line for each reason, naming at most `most` places.
+
+        >>> Report([Skipped("a.tsv", "empty target", 3), Skipped("a.tsv", "empty target", 7)]).summary()
+        ['skipped 2, empty target: a.tsv:3, a.tsv:7']
+        """  # noqa: E501
+        lines = list(self.notes)
+        for word, places in (("skipped", self.skipped), ("kept but doubtful", self.suspects)):
+            by_reason: dict[str, list[str]] = {}
+            for place in places:
+                name = place.name if place.line is None else f"{place.name}:{place.line}"
+                by_reason.setdefault(place.reason, []).append(name)
+            for reason, names in by_reason.items():
+                more = f" and {len(names) - most} more" if len(names) > most else ""
+                lines.append(f"{word} {len(names)}, {reason}: {', '.join(names[:most])}{more}")
+        return lines
+
+
+class Unreadable(InputError):
+    """Not text, or not readable at all; `reason` is the message without the name."""
+
+    def __init__(self, name: str, reason: str, hint: str) -> None:
+        super().__init__(f"{name}: {reason}", hint)
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class Source:
+    name: str
+    path: Path | None  # None: standard input
+    named: bool  # by the user; otherwise found in a folder or by a pattern
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a document; `last` ends it."""
+
+    name: str
+    text: str
+    last: bool
+
+
+def find_sources(sources: Sequence[str | Path], report: Report) -> list[Source]:
+    """The files behind names, folders, patterns and `-`, in a fixed order, each once."""
+    found: list[Source] = []
+    for entry in sources:
+        name = str(entry)
+        if name == "-":
+            found.append(Source("standard input", None, named=True))
+        elif os.path.isdir(name):
+            found += _in_folder(name, report)
+        elif os.path.exists(name):
+            found.append(Source(name, Path(name), named=True))
+        elif glob.has_magic(name):
+            matches = sorted(glob.glob(name, recursive=True))
+            if not matches:
+                raise InputError(f"no file matches {name}", hint="quote the pattern; ** crosses /")
+            for match in matches:
+                if os.path.isdir(match):
+                    found += _in_folder(match, report)
+                elif not os.path.isfile(match):
+                    report.skipped.append(Skipped(match, "not a regular file"))
+                else:
+                    found.append(Source(match, Path(match), named=False))
+        else:
+            raise InputError(f"no file or folder {name}", hint=_near(Path(name)))
+    once: dict[str, Source] = {}
+    for source in found:
+        real = source.name if source.path is None else os.path.realpath(source.path)
+        if real in once and source.named:
+            report.skipped.append(Skipped(source.name, "already read"))
+        if real not in once or source.named:
+            once[real] = source
+    return list(once.values())
+
+
+def _near(path: Path) -> str:
+    try:
+        names = sorted(os.listdir(path.parent))
+    except OSError:
+        return f"there is no folder {path.parent} either"
+    close = get_close_matches(path.name, names, n=1)
+    return f"did you mean '{path.parent / close[0]}'?" if close else "check the name and the folder"
+
+
+def _in_folder(folder: str, report: Report) -> list[Source]:
+    def failed(error: OSError) -> None:
+        report.skipped.append(Skipped(str(error.filename), str(error.strerror)))
+
+    paths: list[Path] = []
+    for parent, folders, files in os.walk(folder, onerror=failed):
+        for name in sorted(folders):
+            path = Path(parent, name)
+            if name.startswith("."):
+                report.skipped.append(Skipped(str(path), "hidden"))
+            elif path.is_symlink():
+                report.skipped.append(Skipped(str(path), "a link to a folder"))
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in sorted(files):
+            path = Path(parent, name)
+            if name.startswith("."):
+                report.skipped.append(Skipped(str(path), "hidden"))
+            elif not path.is_file():
+                report.skipped.append(Skipped(str(path), "not a regular file"))
+            else:
+                paths.append(path)
+    return [Source(str(path), path, named=False) for path in sorted(paths)]
+
+
+def read_pieces(
+    source: Source,
+    report: Report,
+    *,
+    field: str = "text",
+    at: Callable[[int], object] = lambda position: None,
+) -> Iterator[Piece]:
+    """The documents of one source; `at` hears how many bytes of the file have been read.
+
+    Raises Unreadable where it stops being text: the document begun there is not one.
+    """
+    texts = read_text(source, at)
+    name = source.name.lower().removesuffix(".gz").removesuffix(".xz")
+    if name.endswith(".jsonl"):
+        yield from _json_lines(source, texts, field, report)
+    else:
+        for text in texts:
+            yield Piece(source.name, text, last=False)
+        yield Piece(source.name, "", last=True)
+
+
+def read_text(source: Source, at: Callable[[int], object] = lambda position: None) -> Iterator[str]:
+    """The text in parts: newlines as they are, a byte order mark dropped, UTF-8 or nothing."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    seen, any_text, start = 0, False, b""
+    for block in _blocks(source, at):
+        if seen == 0:
+            start = block[:6]
+            nul = block.find(b"\0", 0, SNIFF)
+            if nul >= 0:
+                reason = f"binary, not text (a NUL at byte {nul})"
+                raise Unreadable(source.name, reason, _encoding_hint(start))
+        held = len(decoder.getstate()[0])
+        skip = 3 if seen == 0 and block.startswith(codecs.BOM_UTF8) else 0
+        try:
+            text = decoder.decode(block[skip:])
+        except UnicodeDecodeError as error:
+            # What came before it is text, wherever the blocks happen to begin.
+            yield error.object[: error.start].decode()
+            offset = seen + skip - held + error.start
+            raise _invalid(source, offset, start) from None
+        seen += len(block)
+        if text:
+            any_text = True
+            yield text
+    held = len(decoder.getstate()[0])
+    if held:
+        raise _invalid(source, seen - held, start)
+    if not any_text:
+        raise Unreadable(source.name, "empty", "give a file with some text in it")
+
+
+def _blocks(source: Source, at: Callable[[int], object]) -> Iterator[bytes]:
+    damaged = "decompress it by hand to see how far it is whole, or fetch it again"
+    try:
+        with _opened(source) as raw, _decompressed(source, raw) as stream:
+            total = 0
+            while block := stream.read(BLOCK):
+                total += len(block)
+                at(total if stream is raw else raw.tell())
+                yield block
+    except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+        raise Unreadable(source.name, f"damaged: {error}", damaged) from None
+    except OSError as error:
+        raise Unreadable(source.name, str(error.strerror), "check its permissions") from None
+
+
+def _opened(source: Source) -> AbstractContextManager[IO[bytes]]:
+    return nullcontext(sys.stdin.buffer) if source.path is None else open(source.path, "rb")
+
+
+def _decompressed(source: Source, raw: IO[bytes]) -> AbstractContextManager[IO[bytes]]:
+    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+    return openers.get(Path(source.name.lower()).suffix, nullcontext)(raw)
+
+
+def _invalid(source: Source, offset: int, start: bytes) -> Unreadable:
+    return Unreadable(source.name, f"invalid UTF-8 at byte {offset}", _encoding_hint(start))
+
+
+def _encoding_hint(start: bytes) -> str:
+    if start.startswith(b"\x1f\x8b"):
+        return "it is compressed with gzip: name it .gz"
+    if start.startswith(b"\xfd7zXZ"):
+        return "it is compressed with xz: name it .xz"
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "it is UTF-16: convert it with iconv -f UTF-16 -t UTF-8"
+    return "if it is text, convert it, for example with iconv -f GB18030 -t UTF-8"
+
+
+def _json_lines(source: Source, texts: Iterator[str], key: str, report: Report) -> Iterator[Piece]:
+    for number, line in enumerate(_lines(texts), 1):
+        if not line.strip():
+            continue
+        reason, text = _json_text(line, key)
+        if not reason and text:
+            yield Piece(f"{source.name}:{number}", text, last=True)
+        elif source.named and reason:
+            raise InputError(
+                f"{source.name}:{number}: {reason}", f"one object a line, text in '{key}'"
+            )
+        else:
+            report.skipped.append(Skipped(source.name, reason or f"empty '{key}'", number))
+
+
+def _json_text(line: str, key: str) -> tuple[str, str]:
+    """(what is wrong, the text): one of them is empty."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return f"not JSON ({error})", ""
+    if not isinstance(value, dict):
+        return "not a JSON object", ""
+    if key not in value:
+        near = get_close_matches(key, value, n=1) or list(value)[:5]
+        return f"no field '{key}' (it has: {', '.join(near)})", ""
+    if not isinstance(value[key], str):
+        return f"field '{key}' is not text", ""
+    if any("\ud800" <= character <= "\udfff" for character in value[key]):
+        return f"field '{key}' has half a character", ""
+    return "", value[key]
+
+
+def _lines(texts: Iterator[str]) -> Iterator[str]:
+    """Lines end at a line feed and nowhere else, unlike str.splitlines."""
+    rest: list[str] = []
+    for text in texts:
+        first, *more = text.split("\n")
+        rest.append(first)
+        for line in more:
+            yield "".join(rest)
+            rest = [line]
+    yield "".join(rest)

@@ -1,0 +1,308 @@
+"""A corpus tokenised once into a file of ids, however large, and reused while nothing changes.
+
+    store = token_store(["books/"], tokenizer, "cache")
+    store.ids        # memory-mapped, (n,) uint16 or uint32
+    store.documents  # (n_documents + 1,): document i is ids[documents[i] : documents[i + 1]]
+
+The file: a header of 64 bytes, the ids, the documents as int64, and a JSON object. It gets its
+name only when it is whole and on the disk, and a file whose parts do not add up is not trusted.
+"""
+
+import json
+import os
+import secrets
+import struct
+import sys
+import tempfile
+import time
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, nullcontext
+from dataclasses import asdict, dataclass
+from functools import partial
+from hashlib import sha256
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glasshead.errors import InputError, UnknownCharacterError
+from glasshead.text.bpe import Cutter
+from glasshead.text.corpus import Report, Skipped, documents_in, no_text, split_by_document
+from glasshead.text.parallel import EncodedUnit, Part, Unit, encode_units
+from glasshead.text.sources import BLOCK, Source, Unreadable, find_sources, read_pieces
+from glasshead.text.tokenizer import Tokenizer
+
+__all__ = ["TokenStore", "keep_streams", "token_store"]
+
+MAGIC = b"glassids"
+VERSION = 1
+HEADER = struct.Struct("<8sIIQQQ24x")  # magic, version, bytes an id, ids, documents, JSON bytes
+SMALL = 1 << 20  # files up to so many bytes are known by their content, larger ones by mtime
+STALE = 3600.0  # seconds after which an unfinished file is one that a killed process left
+
+
+@dataclass(frozen=True, eq=False)
+class TokenStore:
+    path: Path
+    ids: NDArray[Any]  # (n,) uint16 or uint32, on disk
+    documents: NDArray[np.int64]  # (n_documents + 1,) where each starts, and the end
+    n_bytes: int  # of text, without separators
+    report: Report
+    key: str
+
+    @classmethod
+    def open(cls, path: str | Path) -> "TokenStore":
+        path = Path(path)
+        try:
+            with path.open("rb") as file:
+                head = file.read(HEADER.size)
+                magic, version, width, n_ids, n_documents, n_json = HEADER.unpack(head)
+                if magic != MAGIC or version != VERSION or width not in (2, 4):
+                    raise ValueError("another format")
+                where = HEADER.size + _padded(width * n_ids)
+                end = where + 8 * (n_documents + 1)
+                if path.stat().st_size != end + n_json:
+                    raise ValueError("truncated")
+                file.seek(end)
+                extra = json.loads(file.read(n_json))
+            documents = np.memmap(path, "<i8", "r", where, (n_documents + 1,))
+            if documents[0] != 0 or documents[-1] != n_ids:
+                raise ValueError("its documents do not cover its ids")
+            ids = np.memmap(path, f"<u{width}", "r", HEADER.size, (n_ids,))
+            skipped = [Skipped(**entry) for entry in extra["skipped"]]
+            n_bytes, key = int(extra["n_bytes"]), str(extra["key"])
+        except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
+            raise InputError(
+                f"{path} is not a whole store of ids: {error}", hint="tokenise the text again"
+            ) from None
+        return cls(path, ids, documents, n_bytes, Report(skipped), key)
+
+    def split_by_document(
+        self, fraction: float = 0.1, seed: int = 0
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Training and validation ids, each its documents in order; on disk, like the store's."""
+        train, held = split_by_document(range(len(self.documents) - 1), fraction, seed)
+        with tempfile.TemporaryFile(dir=self.path.parent) as file:
+            for index in chain(train, held):
+                file.write(self.ids[self.documents[index] : self.documents[index + 1]].data)
+            file.flush()
+            ids = np.memmap(file, self.ids.dtype, "r", 0, self.ids.shape)
+        lengths = np.diff(self.documents)
+        cut = len(ids) - int(lengths[held].sum())
+        return ids[:cut], ids[cut:]
+
+
+def token_store(
+    sources: Sequence[str | Path],
+    tokenizer: Tokenizer,
+    folder: str | Path,
+    *,
+    field: str = "text",
+    separator: int | None = None,
+    workers: int | None = None,
+    progress: Callable[[int, int], object] = lambda done, total: None,
+    report: Report | None = None,
+) -> TokenStore:
+    """The store of these sources in `folder`, tokenised now unless it is there already.
+
+    `separator` is an id to put after every document. `progress` hears (bytes done, bytes in all),
+    counted in the files as they are on disk.
+    """
+    report = Report() if report is None else report
+    folder, here = Path(folder), Report()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        found = _outside(folder, find_sources(keep_streams(sources, folder), here))
+        names = [os.path.realpath(str(source.path)) for source in found]
+        what = [VERSION, tokenizer.fingerprint, field, separator, names]
+        path = folder / f"{_digest(what)[:20]}.tokens"
+        key = _digest([what, [_state(name) for name in names]])
+        store = _reusable(path, key)
+        if store is None:
+            _remove_stale(path)
+            units = _units(found, field, here)
+            workers = _cpus() if workers is None else workers
+            with closing(encode_units(units, tokenizer, separator, workers)) as encoded:
+                total = sum(os.path.getsize(name) for name in names)
+                width = 2 if tokenizer.vocab_size <= 1 << 16 else 4
+                _write(path, encoded, width, key, here, lambda done: progress(done, total))
+            store = TokenStore.open(path)
+    except UnknownCharacterError:
+        raise _unknown_character(found, tokenizer, field) from None
+    except OSError as error:
+        raise InputError(
+            f"cannot write the ids to {folder}: {error.strerror}",
+            hint="free some space there, or choose another folder",
+        ) from None
+    report.skipped += store.report.skipped
+    return store
+
+
+def keep_streams(sources: Sequence[str | Path], folder: str | Path) -> list[str | Path]:
+    """The same sources, with what can be read only once, `-` and pipes, kept in files.
+
+    For whoever reads a corpus twice: once to train a tokenizer, once to encode.
+    """
+    return [
+        _kept(str(entry), Path(folder)) if str(entry) == "-" or Path(entry).is_fifo() else entry
+        for entry in sources
+    ]
+
+
+def _kept(name: str, folder: Path) -> Path:
+    digest, temporary = sha256(), folder / f"stream.{secrets.token_hex(4)}.tmp"
+    try:
+        with (
+            nullcontext(sys.stdin.buffer) if name == "-" else open(name, "rb") as stream,
+            temporary.open("wb") as file,
+        ):
+            while block := stream.read(BLOCK):
+                digest.update(block)
+                file.write(block)
+        if not temporary.stat().st_size:
+            what = "standard input" if name == "-" else name
+            raise Unreadable(what, "empty", "send some text, or name a file")
+        suffix = "".join(Path(name).suffixes[-2:]) or ".txt"
+        path = folder / f"stream-{digest.hexdigest()[:20]}{suffix}"
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def _outside(folder: Path, found: Sequence[Source]) -> list[Source]:
+    """A folder of texts may hold the store itself, which is not one of them."""
+    own = os.path.realpath(folder) + os.sep
+    return [s for s in found if s.named or not os.path.realpath(str(s.path)).startswith(own)]
+
+
+def _digest(value: object) -> str:
+    return sha256(json.dumps(value).encode()).hexdigest()
+
+
+def _state(path: str) -> list[object]:
+    stat = os.stat(path)
+    if stat.st_size > SMALL:
+        return [stat.st_size, stat.st_mtime_ns]
+    try:
+        return [sha256(Path(path).read_bytes()).hexdigest()]
+    except OSError as error:  # reading it for its text skips it, or says more
+        return [str(error)]
+
+
+def _reusable(path: Path, key: str) -> TokenStore | None:
+    try:
+        store = TokenStore.open(path)
+    except InputError:
+        return None
+    return store if store.key == key else None
+
+
+def _units(found: Sequence[Source], field: str, report: Report) -> Iterator[Unit]:
+    """Parts in units of similar size, so that neither long nor many short documents cost extra."""
+    parts: list[Part] = []
+    size, before, empty, position = 0, 0, True, [0]
+    for source in found:
+        for part in _parts(source, field, report, partial(position.__setitem__, 0)):
+            parts.append(part)
+            size += len(part.text)
+            empty = empty and not part.ends
+            if size >= Cutter().size or part.drops:
+                yield Unit(parts, before + position[0])
+                parts, size = [], 0
+        before += os.path.getsize(str(source.path))
+        position[0] = 0
+    if empty:
+        raise no_text(found, report)
+    if parts:
+        yield Unit(parts, before)
+
+
+def _parts(
+    source: Source, field: str, report: Report, at: Callable[[int], object]
+) -> Iterator[Part]:
+    cutter = Cutter()
+    try:
+        for piece in read_pieces(source, report, field=field, at=at):
+            for text in cutter.push(piece.text):
+                yield Part(text)
+            if piece.last:
+                yield Part(cutter.flush(), ends=True)
+    except Unreadable as error:
+        if source.named:
+            raise
+        report.skipped.append(Skipped(source.name, error.reason))
+        yield Part("", drops=True)
+
+
+def _write(
+    path: Path,
+    encoded: Iterable[tuple[Unit, EncodedUnit]],
+    width: int,
+    key: str,
+    report: Report,
+    progress: Callable[[int], object],
+) -> None:
+    documents, n_ids, n_bytes, n_whole = array("q", [0]), 0, 0, 0
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(bytes(HEADER.size))
+            for unit, result in encoded:
+                file.write(result.ids.astype(f"<u{width}").data)
+                for part, count, size in zip(
+                    unit.parts, result.counts, result.n_bytes, strict=True
+                ):
+                    n_ids += count
+                    n_bytes += size
+                    if part.ends:
+                        documents.append(n_ids)
+                        n_whole = n_bytes
+                    if part.drops:  # always the last of its unit
+                        n_ids, n_bytes = documents[-1], n_whole
+                        file.seek(HEADER.size + width * n_ids)
+                        file.truncate()
+                progress(unit.position)
+            file.write(bytes(_padded(width * n_ids) - width * n_ids))
+            file.write(np.array(documents, dtype="<i8").data)
+            extra = {"key": key, "n_bytes": n_bytes, "skipped": [asdict(s) for s in report.skipped]}
+            tail = json.dumps(extra).encode()
+            file.write(tail)
+            file.seek(0)
+            file.write(HEADER.pack(MAGIC, VERSION, width, n_ids, len(documents) - 1, len(tail)))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _padded(size: int) -> int:
+    return -(-size // 8) * 8
+
+
+def _remove_stale(path: Path) -> None:
+    for left in path.parent.glob(f"{path.name}.*.tmp"):
+        if time.time() - left.stat().st_mtime > STALE:
+            left.unlink(missing_ok=True)
+
+
+def _unknown_character(
+    found: Sequence[Source], tokenizer: Tokenizer, field: str
+) -> UnknownCharacterError:
+    """The same error with its place in the document instead of the part."""
+    for document in documents_in(found, field, Report()):
+        try:
+            tokenizer.encode_ids(document.text)
+        except UnknownCharacterError as error:
+            return UnknownCharacterError(f"{document.name}: {error}", error.hint)
+    return UnknownCharacterError(
+        "a file changed while it was read", hint="try again when nothing writes to it"
+    )
+
+
+def _cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,221 @@
+"""Text becomes ids and back: characters, bytes, or byte-level BPE.
+
+    >>> tokenizer = CharTokenizer.train("春江潮水")
+    >>> encoded = tokenizer.encode("江水")
+    >>> encoded.ids.tolist(), encoded.offsets.tolist()
+    ([2, 1], [[0, 3], [3, 6]])
+
+Text is data: `<eos>` typed in a text is five characters, never the special token.
+"""
+
+import codecs
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tokenizers
+from numpy.typing import NDArray
+
+from glasshead.errors import ConfigError, InputError, UnknownCharacterError, did_you_mean
+from glasshead.text.bpe import BPETokenizer
+from glasshead.text.table import (
+    VERSION,
+    Encoded,
+    Ids,
+    Table,
+    Tokenizer,
+    number_specials,
+    utf8,
+)
+
+__all__ = [
+    "BPETokenizer",
+    "ByteTokenizer",
+    "CharTokenizer",
+    "Encoded",
+    "StreamDecoder",
+    "Tokenizer",
+    "load_tokenizer",
+    "tokenizer_from_json",
+]
+
+
+class CharTokenizer(Table):
+    """One id for each distinct character of the training text, in order of code point."""
+
+    kind = "char"
+
+    def __init__(self, characters: str, specials: Sequence[str] = ()) -> None:
+        if not characters or list(characters) != sorted(set(characters)):
+            raise InputError(
+                "the characters of a vocabulary must be distinct, sorted and at least one",
+                hint="build it from text with CharTokenizer.train(text)",
+            )
+        self.characters = characters
+        names = number_specials(specials, first=len(characters))
+        super().__init__([utf8(char) for char in characters] + [b""] * len(names), names)
+        codes = _code_points(characters)
+        # The last slot stays unknown and catches every code point beyond it.
+        self._id_of = np.full(int(codes[-1]) + 2, -1, dtype=np.int32)
+        self._id_of[codes] = np.arange(len(codes), dtype=np.int32)
+
+    @classmethod
+    def train(cls, texts: str | Iterable[str], specials: Sequence[str] = ()) -> "CharTokenizer":
+        characters: set[str] = set()
+        for text in [texts] if isinstance(texts, str) else texts:
+            utf8(text)
+            characters.update(text)
+        if not characters:
+            raise InputError("the training text is empty", hint="give a file with some text in it")
+        return cls("".join(sorted(characters)), specials)
+
+    def encode_ids(self, text: str) -> Ids:
+        ids = self._id_of[np.minimum(_code_points(text), len(self._id_of) - 1)]
+        unknown = np.flatnonzero(ids < 0)
+        if unknown.size:
+            raise _unknown_character(text, int(unknown[0]))
+        return ids
+
+    def to_json(self) -> str:
+        return self._own_json(characters=self.characters)
+
+
+class ByteTokenizer(Table):
+    """The 256 bytes; any text at all, three ids for most Chinese characters."""
+
+    kind = "byte"
+
+    def __init__(self, specials: Sequence[str] = ()) -> None:
+        names = number_specials(specials, first=256)
+        super().__init__([bytes([value]) for value in range(256)] + [b""] * len(names), names)
+
+    def encode_ids(self, text: str) -> Ids:
+        return np.frombuffer(utf8(text), dtype=np.uint8).astype(np.int32)
+
+    def to_json(self) -> str:
+        return self._own_json()
+
+
+class StreamDecoder:
+    """Text as ids arrive, whole characters only.
+
+    >>> stream = StreamDecoder(ByteTokenizer())
+    >>> [stream.push(token) for token in "春".encode()]
+    ['', '', '春']
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def push(self, token: int) -> str:
+        return self._decoder.decode(self._tokenizer.token_bytes(token))
+
+    def flush(self) -> str:
+        """What is left: the start of a character that never ended shows as U+FFFD."""
+        return self._decoder.decode(b"", final=True)
+
+
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """The tokenizer of a `tokenizer.json`, whichever kind it is."""
+    try:
+        text = Path(path).read_bytes().decode("utf-8")
+    except OSError as error:
+        raise InputError(
+            f"cannot read the tokenizer {path}: {error.strerror}",
+            hint="name the tokenizer.json of a run",
+        ) from None
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path} is not a tokenizer: invalid UTF-8 at byte {error.start}",
+            hint="name the tokenizer.json of a run",
+        ) from None
+    return tokenizer_from_json(text, str(path))
+
+
+_DAMAGED = "the file may be damaged: take it from another checkpoint, or train again"
+
+
+def tokenizer_from_json(text: str, name: str = "tokenizer.json") -> Tokenizer:
+    """The inverse of `to_json`; `name` is what errors call it."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name} is not JSON: {error}", hint=_DAMAGED) from None
+    if isinstance(data, dict) and data.get("glasshead") == "tokenizer":
+        return _own(data, name)
+    if isinstance(data, dict) and isinstance(data.get("model"), dict):
+        return _hugging_face(data, text, name)
+    raise InputError(
+        f"{name} is not a tokenizer, neither ours nor Hugging Face's",
+        hint="name the tokenizer.json of a run",
+    )
+
+
+def _own(data: dict[str, Any], name: str) -> Tokenizer:
+    version, kind = data.get("version"), data.get("kind")
+    if not isinstance(version, int) or version > VERSION:
+        raise InputError(
+            f"{name} has format {version!r}; this program reads up to {VERSION}",
+            hint="install a newer glasshead",
+        )
+    if kind not in ("char", "byte"):
+        raise InputError(
+            f"{name} is a tokenizer of unknown kind {kind!r}",
+            hint=did_you_mean(str(kind), ["char", "byte"]),
+        )
+    specials = data.get("specials")
+    if not isinstance(specials, dict) or not all(type(i) is int for i in specials.values()):
+        raise InputError(f"{name}: 'specials' {specials!r} do not map names to ids", hint=_DAMAGED)
+    names = sorted(specials, key=lambda special: int(specials[special]))
+    characters = data.get("characters", "")
+    if not isinstance(characters, str):
+        raise InputError(f"{name}: 'characters' {characters!r} is not text", hint=_DAMAGED)
+    try:
+        tokenizer = ByteTokenizer(names) if kind == "byte" else CharTokenizer(characters, names)
+    except (InputError, ConfigError) as error:
+        raise InputError(f"{name}: {error}", hint=_DAMAGED) from None
+    if tokenizer.specials != specials:
+        raise InputError(f"{name}: specials {specials} do not follow the vocabulary", hint=_DAMAGED)
+    return tokenizer
+
+
+def _hugging_face(data: dict[str, Any], text: str, name: str) -> Tokenizer:
+    kind, before = data["model"].get("type"), json.dumps(data.get("pre_tokenizer"))
+    reasons = {
+        f"its model is {kind}": kind != "BPE",
+        "it does not work on bytes": '"ByteLevel"' not in before,
+        "it changes the text before reading it": data.get("normalizer") is not None,
+        "it adds a space before the text": '"add_prefix_space": true' in before,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise InputError(
+                f"{name} cannot be used: {reason}",
+                hint="use a byte-level BPE, as GPT-2 has, or train one",
+            )
+    try:
+        inner = tokenizers.Tokenizer.from_str(text)
+    except Exception as error:  # the library raises no narrower class
+        raise InputError(f"{name} is damaged: {error}", hint=_DAMAGED) from None
+    try:
+        return BPETokenizer(inner)
+    except InputError as error:
+        raise InputError(f"{name}: {error}", hint=error.hint) from None
+
+
+def _code_points(text: str) -> NDArray[np.uint32]:
+    utf32 = text.encode("utf-32-le", errors="surrogatepass")
+    return np.frombuffer(utf32, dtype="<u4")
+
+
+def _unknown_character(text: str, index: int) -> UnknownCharacterError:
+    line = text.count("\n", 0, index) + 1
+    column = index - text.rfind("\n", 0, index)
+    return UnknownCharacterError(
+        f"character {text[index]!r} (U+{ord(text[index]):04X}) at line {line}, column {column} "
+        f"(index {index}) was not in the training text",
+        hint="leave it out, or train with the bpe or byte tokenizer, which know every character",
+    )

@@ -1,0 +1,186 @@
+"""Language modelling: text files become ids, and the task is to predict each from those before."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from glasshead.errors import ConfigError, InputError, did_you_mean
+from glasshead.model.gpt import GPT
+from glasshead.text.batches import Batch, TextBatches
+from glasshead.text.corpus import Report, read_documents, split_by_position
+from glasshead.text.store import token_store
+from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer, CharTokenizer, Tokenizer
+
+__all__ = ["Corpus", "LanguageTask", "TextConfig", "new_tokenizer", "read_corpus"]
+
+MOST_CHARACTERS = 512  # distinct ones that a vocabulary of characters is good for
+SMALL_TEXT = 5_000_000  # bytes
+
+
+@dataclass(frozen=True)
+class TextConfig:
+    """How text becomes ids. Every field is a flag of `glasshead train`."""
+
+    tokenizer: str = "auto"  # auto, char, byte, bpe
+    split: str = "position"  # what validates: the end of the text (position), or whole documents
+    val_share: float = 0.1  # how much of the text validates
+    field: str = "text"  # of .jsonl: where the text is
+
+    def __post_init__(self) -> None:
+        for name, choices in (
+            ("tokenizer", ["auto", "char", "byte", "bpe"]),
+            ("split", ["position", "document"]),
+        ):
+            if getattr(self, name) not in choices:
+                value = getattr(self, name)
+                raise ConfigError(f"unknown {name} '{value}'", hint=did_you_mean(value, choices))
+        if not 0 < self.val_share < 1:
+            raise ConfigError(
+                f"val_share ({self.val_share}) must lie between 0 and 1",
+                hint="0.1 holds out a tenth",
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """The ids of a text, in two parts."""
+
+    training: NDArray[Any]
+    validation: NDArray[Any]
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells another text, or another split: their lengths, and ids from all over."""
+        digest = sha256()
+        for ids in (self.training, self.validation):
+            some = ids[:: max(1, len(ids) // 4096)]
+            digest.update(len(ids).to_bytes(8, "little") + some.astype("<u4").tobytes())
+        return digest.hexdigest()[:20]
+
+    def check_block(self, block: int) -> None:
+        n = min(len(self.training), len(self.validation))
+        if n <= block:
+            part = "validation" if n == len(self.validation) else "training"
+            raise InputError(
+                f"the {part} part of the text has {n} tokens, "
+                f"but blocks of max_len ({block}) and the token after them need {block + 1}",
+                hint=f"give more text, or --max-len {n - 1}" if n > 2 else "give more text",
+            )
+
+
+def new_tokenizer(
+    sources: Sequence[str | Path], config: TextConfig, vocab_size: int | None = None
+) -> Tokenizer:
+    """The tokenizer asked for, trained on the sources.
+
+    'auto' takes characters where they are few and the text is small, otherwise BPE. Where there
+    are several documents, `<eos>` ends each.
+    """
+
+    def texts() -> Iterator[str]:
+        return (document.text for document in read_documents(sources, field=config.field))
+
+    n_documents, n_bytes, characters = 0, 0, set[str]()
+    for text in texts():
+        n_documents += 1
+        n_bytes += len(text.encode(errors="replace"))
+        if len(characters) <= MOST_CHARACTERS:
+            characters.update(text)
+    few = len(characters) <= MOST_CHARACTERS and n_bytes < SMALL_TEXT
+    specials = ["<eos>"] if n_documents > 1 else []
+    match config.tokenizer if config.tokenizer != "auto" else "char" if few else "bpe":
+        case "char":
+            return CharTokenizer.train(texts(), specials)
+        case "byte":
+            return ByteTokenizer(specials)
+    size = vocab_size or fitting_vocabulary(n_bytes)
+    return BPETokenizer.train(texts(), size, specials)
+
+
+def fitting_vocabulary(n_bytes: int) -> int:
+    """More text can teach more words.
+
+    >>> [fitting_vocabulary(n) for n in (10_000, 1_000_000, 100_000_000, 10**12)]
+    [512, 2048, 16384, 32768]
+    """
+    return min(32768, max(512, 2 ** round(math.log2(2 * math.sqrt(max(n_bytes, 1))))))
+
+
+def read_corpus(
+    sources: Sequence[str | Path],
+    tokenizer: Tokenizer,
+    config: TextConfig,
+    folder: str | Path,
+    *,
+    progress: Callable[[int, int], object] = lambda done, total: None,
+    report: Report | None = None,
+) -> Corpus:
+    """The ids of the sources, tokenised into `folder` unless they are there already."""
+    store = token_store(
+        sources,
+        tokenizer,
+        folder,
+        field=config.field,
+        separator=tokenizer.specials.get("<eos>"),
+        progress=progress,
+        report=report,
+    )
+    if config.split == "document":
+        return Corpus(*store.split_by_document(config.val_share))
+    return Corpus(*split_by_position(store.ids, config.val_share))
+
+
+class LanguageTask:
+    """Predict each token of a text from those before it."""
+
+    def __init__(
+        self,
+        model: GPT,
+        corpus: Corpus,
+        *,
+        batch_size: int,
+        eval_batches: int,
+        seed: int,
+        sample: Callable[[GPT], str] | None = None,
+    ) -> None:
+        block = model.config.max_len
+        corpus.check_block(block)
+        self.model, self._sample = model, sample
+        self._batches = TextBatches(corpus.training, batch_size=batch_size, block=block, seed=seed)
+        held = TextBatches(corpus.validation, batch_size=batch_size, block=block, seed=seed)
+        self._held = held.fixed(eval_batches)
+
+    def batch(self, number: int) -> Batch:
+        return self._on_device(self._batches.at(number))
+
+    def tokens(self, batch: Batch) -> int:
+        return batch.ids.numel()
+
+    def loss(self, batch: Batch) -> Tensor:
+        logits = self.model(batch.ids)  # (B, T, V)
+        return F.cross_entropy(logits.flatten(0, 1).float(), batch.targets.flatten())
+
+    def evaluate(self) -> dict[str, float]:
+        losses = [self.loss(self._on_device(batch)) for batch in self._held]
+        return {"val_loss": torch.stack(losses).mean().item()}
+
+    def sample(self) -> str | None:
+        return self._sample(self.model) if self._sample else None
+
+    def _on_device(self, batch: Batch) -> Batch:
+        device = self.model.embedding.weight.device
+        if device.type == "cpu":
+            return batch
+        # From pinned memory the copy runs beside the computing.
+        ids, targets = (
+            t.pin_memory().to(device, non_blocking=True) for t in (batch.ids, batch.targets)
+        )
+        return Batch(ids, targets)

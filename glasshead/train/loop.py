@@ -1,0 +1,307 @@
+"""The loop: step, evaluate, save, and survive. It knows nothing of what it trains.
+
+    trainer = Trainer(task, TrainConfig(steps=2000), run)
+    outcome = trainer.train()
+
+A run that was killed at any moment goes on from its last checkpoint and ends, on a CPU, with bit
+for bit the parameters and metrics of a run that was never stopped. Everything that decides what
+comes next is in the checkpoint, or follows from the config and the step.
+"""
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glasshead.checkpoint import Run, State, load_parameters, parameters
+from glasshead.checkpoint.files import read_tensors
+from glasshead.errors import CheckpointError, ConfigError, NotFiniteError
+from glasshead.train.config import TrainConfig
+from glasshead.train.interrupt import Interrupt
+from glasshead.train.optim import OPTIMIZERS
+from glasshead.train.progress import Now, Watch
+from glasshead.train.record import Recorder
+from glasshead.train.schedule import SCHEDULES
+from glasshead.train.task import Outcome, Progress, Task
+
+__all__ = ["Trainer"]
+
+MOST_BAD = 5  # steps in a row that are not finite, then the run goes back
+MOST_RETURNS = 8  # each with half the rate, then it gives up
+SAVE_SECONDS = 300.0  # the most work that a kill can cost where evaluations are far apart
+DRAW_SECONDS = 20.0  # between two drawings of loss.png
+
+
+class Trainer:
+    """Trains a task. Without a run nothing is kept on disk, and there is no state to go back to."""
+
+    def __init__(
+        self, task: Task, config: TrainConfig, run: Run | None = None, watch: Watch | None = None
+    ) -> None:
+        self.task, self.run, self.watch = task, run, watch or Watch()
+        self.config = config.settled(task.model)
+        self.device = torch.device(self.config.device)
+        self.model = task.model.to(self.device)
+        if self.config.compile == "on":
+            self.model.compile()
+        self._params = list(self.model.parameters())
+        self.optimizers = OPTIMIZERS[self.config.optimizer](self.model, self.config)
+        self.recorder = Recorder(run.path if run else None, self.config.tensorboard)
+        self.progress = Progress()
+        self._pending: list[Tensor] = []  # (loss, norm) of steps not yet looked at
+        self._good = 0  # finite steps since the last checkpoint: they prove it
+        self._saved_step, self._saved_at, self._drawn_at = -1, -math.inf, time.monotonic()
+        self._loss: float | None = None  # smoothed, to be shown
+        self._share = 0.0  # of the peak learning rates, at the last step
+        self._speed = 0.0  # tokens a second, evaluations left out
+        self._stepping, self._stepped_tokens = 0.0, 0  # since the last line
+        self._zero = time.monotonic()  # when the run would have begun, had it never paused
+
+    def train(self) -> Outcome:
+        """Train to the end, or until a signal comes."""
+        with self._prepared(), Interrupt() as interrupt:
+            while True:
+                ends = self._done() >= 1
+                evaluates = ends or self._evaluation_due()
+                if evaluates or interrupt.signal or self._save_due():
+                    self._save(at_once=bool(interrupt.signal))
+                if interrupt.signal:
+                    return Outcome("interrupted", self.progress, interrupt.signal)
+                if evaluates:
+                    self._evaluate()
+                if 0 < self.config.patience <= self.progress.stale:
+                    return Outcome("stopped early", self.progress)
+                if ends:
+                    return Outcome("finished", self.progress)
+                self._step()
+                if self.progress.bad >= MOST_BAD:
+                    self._go_back()
+
+    def _step(self) -> None:
+        """One step of the optimizer, called off if the loss or the gradient is not finite."""
+        c, p, started = self.config, self.progress, time.perf_counter()
+        shape = SCHEDULES[c.schedule](self._done(0.5), c.warmup, c.cooldown, c.final_lr)
+        self._share = p.rate * shape
+        self.optimizers.set_rate(self._share)
+        loss = torch.zeros((), device=self.device)
+        tokens = 0
+        try:
+            for number in range(p.step * c.accumulate, (p.step + 1) * c.accumulate):
+                batch = self.task.batch(number)
+                with self._autocast():
+                    part = self.task.loss(batch) / c.accumulate
+                part.backward()
+                loss += part.detach()
+                tokens += self.task.tokens(batch)
+        except NotFiniteError:  # attention looks for itself where looking is cheap
+            loss += math.nan
+        norm = nn.utils.clip_grad_norm_(self._params, c.clip or math.inf)
+        self.optimizers.step(bad=~(loss.isfinite() & norm.isfinite()))
+        self.optimizers.zero_grad()
+        p.step += 1
+        p.tokens += tokens
+        self._pending.append(torch.stack((loss, norm)))
+        logs = p.step % c.log_every == 0
+        if logs or self.device.type == "cpu":
+            self._look()
+        self._stepping += time.perf_counter() - started
+        self._stepped_tokens += tokens
+        if logs:
+            self._log()
+        self.watch.stepped(self._now())
+
+    def _look(self) -> None:
+        """Count the steps that were finite. On a GPU this waits, so it is not done at each."""
+        p = self.progress
+        pending, self._pending = self._pending, []
+        for loss, norm in torch.stack(pending).tolist() if pending else ():
+            if p.bad >= MOST_BAD:
+                break  # what came after will be done again
+            if math.isfinite(loss) and math.isfinite(norm):
+                p.bad, p.grad_norm = 0, norm
+                p.window.append(loss)
+                self._good += 1
+                self._loss = loss if self._loss is None else 0.9 * self._loss + 0.1 * loss
+            else:
+                p.bad += 1
+                p.skipped += 1
+
+    def _log(self) -> None:
+        p = self.progress
+        self._speed = self._stepped_tokens / max(self._stepping, 1e-9)
+        self._stepping, self._stepped_tokens = 0.0, 0
+        if p.window:
+            line = {
+                "loss": sum(p.window) / len(p.window),
+                "lr": self.config.lr * self._share,
+                "grad_norm": p.grad_norm,
+                "skipped": p.skipped,
+                "tokens": p.tokens,
+                "tokens_per_s": round(self._speed, 1),
+            }
+            p.window = []
+            self._write(line)
+
+    def _evaluate(self) -> None:
+        """Measure, keep the best, show a sample. The checkpoint of this step is on disk already."""
+        p = self.progress
+        if p.bad:
+            return
+        now, sample, found = self._now(), None, {}
+        self.model.eval()
+        try:
+            with torch.no_grad(), self._autocast():
+                found = self.task.evaluate()
+                sample = self.task.sample()
+        except NotFiniteError as error:
+            self.watch.say(f"step {p.step}: no evaluation: {error}")
+        self.model.train()
+        values = {name: value for name, value in found.items() if math.isfinite(value)}
+        loss = values.get("val_loss")
+        best = loss is not None and (p.best_loss is None or loss < p.best_loss)
+        if best:
+            p.best_loss, p.best_step, p.stale = loss, p.step, 0
+        elif loss is not None:
+            p.stale += 1
+        if self.run and (best or p.best_loss is None):
+            self.run.save_model(self.model, p.step)
+        if values:
+            self._write({**values, "best": best})
+        if sample is not None:
+            self.recorder.sample(p.step, sample)
+        if self._done() >= 1 or time.monotonic() - self._drawn_at > DRAW_SECONDS:
+            self.recorder.draw()
+            self._drawn_at = time.monotonic()
+        p.evaluated_at = self._seconds()
+        self.watch.evaluated(now, values, best, sample)
+
+    def _save(self, at_once: bool = False, rotate: bool = True) -> None:
+        """A checkpoint, unless this step has one; amid bad steps only if it must be now."""
+        self._look()
+        p = self.progress
+        if self.run is None or p.step == self._saved_step or (p.bad and not at_once):
+            return
+        p.seconds, p.lengths = self._seconds(), self.recorder.synced_lengths()
+        tensors = {f"model.{name}": t for name, t in parameters(self.model).items()}
+        tensors |= {f"optimizer.{name}": t for name, t in self.optimizers.tensors().items()}
+        tensors["rng.cpu"] = torch.get_rng_state()
+        if self.device.type == "cuda":
+            tensors["rng.cuda"] = torch.cuda.get_rng_state(self.device)
+        self.run.save_state(State(tensors, asdict(p)), rotate)
+        self._saved_step, self._saved_at, self._good = p.step, time.monotonic(), 0
+
+    def _restore(self, state: State, file: Path) -> None:
+        load_parameters(self.model, state.part("model."), file)
+        self.optimizers.load(state.part("optimizer."), file)
+        try:
+            self.progress = Progress(**state.progress)
+            torch.set_rng_state(state.tensors["rng.cpu"])
+            if self.device.type == "cuda" and "rng.cuda" in state.tensors:
+                torch.cuda.set_rng_state(state.tensors["rng.cuda"], self.device)
+        except (TypeError, KeyError, RuntimeError) as error:
+            raise CheckpointError(
+                f"{file} is no state of this run: {error}", hint="take it from a copy"
+            ) from None
+        p = self.progress
+        self.recorder.cut(p.lengths, p.step)
+        self._zero = time.monotonic() - p.seconds
+        self._saved_step, self._saved_at, self._good = p.step, time.monotonic(), 0
+        self._pending, self._loss = [], None
+
+    def _go_back(self) -> None:
+        """To the last checkpoint that a finite step followed, with half the rate."""
+        lost, seconds = self.progress, self._seconds()
+        if self.run is None or lost.returns >= MOST_RETURNS:
+            raise NotFiniteError(
+                f"{MOST_BAD} steps in a row up to step {lost.step} were not finite, "
+                f"after {lost.returns} returns with ever lower rates",
+                hint="train again with a lower --lr and --muon-lr; the best model so far is kept",
+            )
+        self.run.load_state(self._restore, last_is_good=self._good > 0)
+        p = self.progress
+        p.returns, p.rate, p.skipped = lost.returns + 1, lost.rate / 2, lost.skipped
+        p.best_loss, p.best_step = lost.best_loss, lost.best_step  # model.safetensors is still it
+        self._zero = time.monotonic() - seconds
+        self._write({"returned_from": lost.step, "rate": p.rate})
+        self._saved_step = -1
+        self._save(rotate=False)
+        self.watch.say(
+            f"{MOST_BAD} steps in a row up to step {lost.step} were not finite: "
+            f"back to step {p.step}, at {p.rate:g} of the learning rate"
+        )
+
+    @contextmanager
+    def _prepared(self) -> Iterator[None]:
+        """The machine as the config wants it, the folder ours alone, the last state loaded."""
+        threads, held = torch.get_num_threads(), self.run.held() if self.run else nullcontext()
+        torch.set_num_threads(self.config.threads or threads)
+        torch.manual_seed(self.config.seed)
+        self.model.train()
+        try:
+            with held, self.recorder:
+                if self.run and not self.run.load_state(self._restore):
+                    file = self.run.path / "model.safetensors"  # how it was when the run was made
+                    load_parameters(self.model, read_tensors(file)[0], file)
+                    self.recorder.cut({}, -1)
+                with self.watch:
+                    yield
+        except torch.OutOfMemoryError:
+            raise ConfigError(
+                f"batch_size ({self.config.batch_size}) is too much for {self.device}'s memory",
+                hint="halve --batch-size and double --accumulate, which gives the same steps",
+            ) from None
+        except OSError as error:
+            if self.run is None:
+                raise
+            step = max(self._saved_step, 0)
+            raise CheckpointError(
+                f"cannot write {error.filename or self.run.path}: {error.strerror}",
+                hint=f"the checkpoint of step {step} is whole: make room, then "
+                f"`glasshead train --resume {self.run.path}`",
+            ) from None
+        finally:
+            torch.set_num_threads(threads)
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        return torch.autocast(
+            self.device.type, torch.bfloat16, enabled=self.config.precision == "bf16"
+        )
+
+    def _write(self, values: dict[str, Any]) -> None:
+        values = {**values, "seconds": round(self._seconds(), 3)}
+        self.recorder.write(self.progress.step, values)
+        self.watch.logged(self.progress.step, values)
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self._zero
+
+    def _done(self, ahead: float = 0.0) -> float:
+        """How much of the run is done, 0 to 1, or will be `ahead` steps from now."""
+        c = self.config
+        if c.minutes is not None:
+            return min(1.0, self._seconds() / max(60 * c.minutes, 1e-9))
+        return min(1.0, (self.progress.step + ahead) / c.steps) if c.steps else 1.0
+
+    def _evaluation_due(self) -> bool:
+        c, p = self.config, self.progress
+        if c.eval_every:
+            return p.step % c.eval_every == 0
+        return p.step == 0 or self._seconds() - p.evaluated_at >= 60 * (c.minutes or 0) / 20
+
+    def _save_due(self) -> bool:
+        every = self.config.save_every
+        by_step = every is not None and self.progress.step % every == 0
+        return by_step or (
+            self.run is not None and time.monotonic() - self._saved_at > SAVE_SECONDS
+        )
+
+    def _now(self) -> Now:
+        done = self._done()
+        left = self._seconds() * (1 - done) / done if 0 < done < 1 else None
+        return Now(self.progress.step, done, self._loss, self._speed, left)

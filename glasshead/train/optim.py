@@ -1,0 +1,191 @@
+"""Muon for the matrices inside the blocks, AdamW for everything else; or AdamW alone.
+
+A step can be called off by a number on the device, without the host waiting for it: that is how
+a gradient that is not finite costs one step and no more.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from glasshead.attention.multihead import MultiHeadAttention
+from glasshead.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from glasshead.train.config import TrainConfig
+
+__all__ = ["OPTIMIZERS", "Muon", "Optimizers", "hidden_matrices", "orthogonal"]
+
+
+def orthogonal(matrices: Tensor, steps: int = 5) -> Tensor:
+    """Close to U V^T for each matrix U S V^T of (n, rows, columns), by Newton-Schulz.
+
+    The polynomial x -> ax + bx^3 + cx^5 drives all singular values towards 1: fast from below,
+    and then to somewhere between 0.7 and 1.2, which is as good for training. Muon's constants.
+    """
+    a, b, c = 3.4445, -4.7750, 2.0315
+    # bf16 halves the time where matrix units are; on a CPU it rarely does.
+    x = matrices.bfloat16() if matrices.is_cuda else matrices.float()
+    wide = x.mT if x.shape[1] > x.shape[2] else x
+    wide = wide / (wide.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    for _ in range(steps):
+        square = wide @ wide.mT
+        square = torch.baddbmm(square, square, square, beta=b, alpha=c)
+        wide = torch.baddbmm(wide, square, wide, beta=a)
+    return wide.mT if x.shape[1] > x.shape[2] else wide
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum whose matrices are made orthogonal: every direction moves, not the loudest alone.
+
+    torch has a Muon; this one treats the queries, keys and values stacked in one matrix as the
+    three matrices they are, and all matrices of one shape at once, which is quicker.
+    """
+
+    found_inf: Tensor | None = None  # 1 calls the step off, as in torch's fused optimizers
+
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float = 0.02,
+        weight_decay: float = 0.0,
+        momentum: float = 0.95,
+        rows: Mapping[Tensor, list[int]] | None = None,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+        self.rows = rows or {}
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            lr, momentum = group["lr"], group["momentum"]
+            keep = 1.0 if self.found_inf is None else 1.0 - self.found_inf
+            pieces: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                past = self.state[p].setdefault("momentum", torch.zeros_like(p))
+                grad = p.grad if self.found_inf is None else p.grad.where(keep > 0, 0.0)
+                past.lerp_(grad, (1 - momentum) * keep)
+                ahead = grad.lerp(past, momentum)  # Nesterov's
+                p.mul_(1 - lr * group["weight_decay"] * keep)
+                rows = self.rows.get(p, [p.shape[0]])
+                for part, change in zip(p.split(rows), ahead.split(rows), strict=True):
+                    pieces[part.shape].append((part, change))
+            for shape, pairs in pieces.items():
+                changes = orthogonal(torch.stack([change for _, change in pairs]))
+                size = lr * math.sqrt(max(1.0, shape[0] / shape[1]))
+                changes = changes.to(pairs[0][0].dtype) * (-size * keep)
+                torch._foreach_add_([part for part, _ in pairs], list(changes))
+
+
+class Optimizers:
+    """The optimizers of one model as one."""
+
+    def __init__(self, model: nn.Module, *parts: torch.optim.Optimizer) -> None:
+        self._parts = parts
+        self._names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
+        self._peaks = [(g, g["lr"]) for part in self._parts for g in part.param_groups]
+
+    def set_rate(self, share: float) -> None:
+        """All learning rates, as a share of their peaks."""
+        for group, peak in self._peaks:
+            group["lr"] = peak * share
+
+    def step(self, bad: Tensor) -> None:
+        """One step, unless bad is true. On a GPU nobody waits to see."""
+        if bad.device.type == "cpu":
+            if bad:
+                return
+        else:
+            for part in self._parts:
+                part.found_inf = bad.float()  # type: ignore[attr-defined]
+        for part in self._parts:
+            part.step()
+
+    def zero_grad(self) -> None:
+        for part in self._parts:
+            part.zero_grad()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that a later `load` needs."""
+        return {
+            f"{self._names[p]}/{key}": value
+            for part in self._parts
+            for p, state in part.state.items()
+            for key, value in state.items()
+        }
+
+    def load(self, tensors: dict[str, Tensor], file: Path) -> None:
+        """Go on with the state that `tensors` returned."""
+        params = {name: p for p, name in self._names.items()}
+        found: dict[Tensor, dict[str, Tensor]] = defaultdict(dict)
+        for name, tensor in tensors.items():
+            owner, _, key = name.rpartition("/")
+            if owner not in params or tensor.shape not in (params[owner].shape, torch.Size([])):
+                raise CheckpointError(
+                    f"{file} has optimizer state '{name}' of shape {tuple(tensor.shape)}, "
+                    "which fits no parameter",
+                    hint="config.json and this file are not of one run",
+                )
+            found[params[owner]][key] = tensor.to(params[owner].device)
+        for part in self._parts:
+            part.state.clear()
+            for group in part.param_groups:
+                part.state.update({p: found[p] for p in group["params"] if p in found})
+
+
+def adamw_alone(model: nn.Module, config: "TrainConfig") -> Optimizers:
+    return Optimizers(model, _adamw(model.parameters(), config))
+
+
+def muon_and_adamw(model: nn.Module, config: "TrainConfig") -> Optimizers:
+    """Muon for the matrices inside the blocks; embeddings, head, norms and biases by AdamW."""
+    hidden = hidden_matrices(model)
+    adamw = _adamw([p for p in model.parameters() if p not in hidden], config)
+    if not hidden:
+        return Optimizers(model, adamw)
+    c = config
+    muon = Muon(hidden, c.muon_lr, c.weight_decay, c.momentum, rows=_stacked_rows(model))
+    return Optimizers(model, muon, adamw)
+
+
+OPTIMIZERS: dict[str, Callable[[nn.Module, "TrainConfig"], Optimizers]] = {
+    "muon": muon_and_adamw,
+    "adamw": adamw_alone,
+}
+
+
+def _adamw(params: Iterable[Tensor], config: "TrainConfig") -> torch.optim.AdamW:
+    """Weight decay pulls on matrices only: a norm or a bias has nothing to be kept small for."""
+    by_decay: dict[bool, list[Tensor]] = {True: [], False: []}
+    for p in params:
+        by_decay[p.dim() >= 2].append(p)
+    groups = [
+        {"params": some, "weight_decay": config.weight_decay if decayed else 0.0}
+        for decayed, some in by_decay.items()
+        if some
+    ]
+    return torch.optim.AdamW(groups, config.lr, (config.beta1, config.beta2), fused=True)
+
+
+def hidden_matrices(model: nn.Module) -> dict[Tensor, None]:
+    """Weights of linear layers inside a list of blocks, in order."""
+    return {
+        module.weight: None
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear) and any(part.isdigit() for part in name.split("."))
+    }
+
+
+def _stacked_rows(model: nn.Module) -> dict[Tensor, list[int]]:
+    return {
+        m.qkv.weight: [n * m.d_head for n in (m.n_heads, m.n_kv_heads, m.n_kv_heads)]
+        for m in model.modules()
+        if isinstance(m, MultiHeadAttention)
+    }

@@ -1,0 +1,163 @@
+"""What is seen of a run while it trains: a bar on a terminal, otherwise a line an evaluation."""
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from types import TracebackType
+from typing import Any
+
+__all__ = ["Bar", "Lines", "Now", "Watch", "clock", "sparkline"]
+
+
+@dataclass(frozen=True)
+class Now:
+    """Where a run is."""
+
+    step: int
+    done: float  # 0 to 1
+    loss: float | None
+    tokens_per_s: float
+    seconds_left: float | None
+
+
+class Watch:
+    """Hears what happens in a run and shows nothing; the others show it."""
+
+    def __enter__(self) -> "Watch":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        pass
+
+    def stepped(self, now: Now) -> None:
+        pass
+
+    def logged(self, step: int, values: dict[str, Any]) -> None:
+        """A line of metrics.jsonl."""
+
+    def evaluated(self, now: Now, values: dict[str, float], best: bool, sample: str | None) -> None:
+        pass
+
+    def say(self, line: str) -> None:
+        pass
+
+
+class Lines(Watch):
+    """One plain line at each evaluation, on stderr."""
+
+    def evaluated(self, now: Now, values: dict[str, float], best: bool, sample: str | None) -> None:
+        self.say(summary(now, values, best))
+
+    def say(self, line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+
+class Bar(Lines):
+    """A bar with the loss, tokens a second, the time left and a small curve of the loss."""
+
+    def __init__(self, console: Any) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        self._bar = Progress(
+            TextColumn("step {task.fields[step]}"),
+            BarColumn(bar_width=None),
+            TextColumn("loss {task.fields[loss]} {task.fields[curve]}"),
+            TextColumn("{task.fields[speed]} tokens/s"),
+            TextColumn("{task.fields[left]} left"),
+            console=console,
+            expand=True,
+            auto_refresh=False,
+            transient=True,
+        )
+        self._row = self._bar.add_task(
+            "", total=1.0, step=0, loss="-", curve="", speed="-", left="-"
+        )
+        self._losses: list[float] = []
+        self._drawn = 0.0
+
+    def __enter__(self) -> "Bar":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._bar.stop()
+
+    def logged(self, step: int, values: dict[str, Any]) -> None:
+        if "loss" in values:
+            self._losses.append(values["loss"])
+
+    def stepped(self, now: Now) -> None:
+        if time.monotonic() - self._drawn < 0.1:
+            return
+        self._drawn = time.monotonic()
+        self._bar.update(
+            self._row,
+            completed=now.done,
+            step=f"{now.step:,}",
+            loss="-" if now.loss is None else f"{now.loss:.3f}",
+            curve=sparkline(self._losses, 16),
+            speed=f"{now.tokens_per_s:,.0f}",
+            left="-" if now.seconds_left is None else clock(now.seconds_left),
+        )
+        self._bar.refresh()
+
+    def evaluated(self, now: Now, values: dict[str, float], best: bool, sample: str | None) -> None:
+
+        super().evaluated(now, values, best, sample)
+        if sample is not None:
+            first = " ".join(sample.split())
+            self._bar.console.print(
+                f"  {first}",
+                style="dim",
+                overflow="ellipsis",
+                no_wrap=True,
+                markup=False,
+                highlight=False,
+            )
+
+    def say(self, line: str) -> None:
+        self._bar.console.print(line, markup=False, highlight=False)
+
+
+def summary(now: Now, values: dict[str, float], best: bool) -> str:
+    parts = [f"step {now.step:>6,}"]
+    if now.loss is not None:
+        parts.append(f"loss {now.loss:.4f}")
+    parts += [f"{name} {value:.4f}{' *' if best else ''}" for name, value in values.items()]
+    if now.tokens_per_s:
+        parts.append(f"{now.tokens_per_s:,.0f} tokens/s")
+    if now.seconds_left:
+        parts.append(f"{clock(now.seconds_left)} left")
+    return "  ".join(parts)
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """The values as one line of small bars, each the mean of as many.
+
+    >>> sparkline([8, 7, 6, 5, 4, 3, 2, 1], 4)
+    '█▆▃▁'
+    """
+    n = min(width, len(values))
+    if not n:
+        return ""
+    cuts = [len(values) * i // n for i in range(n + 1)]
+    means = [sum(values[a:b]) / (b - a) for a, b in pairwise(cuts)]
+    low, high = min(means), max(means)
+    return "".join("▁▂▃▄▅▆▇█"[round(7 * (mean - low) / (high - low or 1.0))] for mean in means)
+
+
+def clock(seconds: float) -> str:
+    """
+    >>> clock(59.6), clock(600), clock(7200)
+    ('1:00', '10:00', '2:00:00')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,48 @@
+"""What the loop is given, what it counts, and what it gives back."""
+
+from dataclasses import dataclass, field
+from signal import Signals
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+__all__ = ["Outcome", "Progress", "Task"]
+
+
+class Task(Protocol):
+    """What is trained, and on what. `batch` must depend on its number alone."""
+
+    @property
+    def model(self) -> nn.Module: ...
+    def batch(self, number: int) -> Any: ...
+    def tokens(self, batch: Any) -> int: ...
+    def loss(self, batch: Any) -> Tensor: ...
+    def evaluate(self) -> dict[str, float]: ...  # the best is the one with the lowest val_loss
+    def sample(self) -> str | None: ...
+
+
+@dataclass
+class Progress:
+    """Where a run is: all of it goes into the checkpoint."""
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0  # since the start, pauses left out
+    evaluated_at: float = 0.0  # in these seconds
+    best_loss: float | None = None
+    best_step: int = 0
+    stale: int = 0  # evaluations since the best
+    rate: float = 1.0  # halved at each return
+    returns: int = 0
+    bad: int = 0  # steps in a row, up to now, that were not finite
+    skipped: int = 0  # such steps in all
+    grad_norm: float = 0.0
+    window: list[float] = field(default_factory=list)  # losses since the last line of metrics
+    lengths: dict[str, int] = field(default_factory=dict)  # bytes of the files that only grow
+
+
+@dataclass(frozen=True)
+class Outcome:
+    reason: str  # finished, stopped early, interrupted
+    progress: Progress
+    signal: Signals | None = None

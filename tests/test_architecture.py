@@ -1,0 +1,209 @@
+"""Who may import whom, how long a file may be, what a name promises: kept by machine."""
+
+import ast
+import doctest
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "glasshead"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+# A part imports itself and parts of earlier rows. Parts in one row do not know each other.
+ORDER = [
+    ["errors", "machine"],
+    ["text", "attention"],
+    ["model", "observe"],
+    ["checkpoint"],
+    ["train", "generate"],
+    ["lab", "serve"],
+    ["cli"],
+    ["__init__", "__main__"],  # the package itself and `python -m glasshead`
+]
+ROW = {part: row for row, parts in enumerate(ORDER) for part in parts}
+
+MAX_LINES = 400
+BANNED_NAMES = {"utils.py", "common.py", "helpers.py", "misc.py"}
+
+
+def short(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def imported(name: str, source: str) -> Iterator[tuple[int, str]]:
+    """Every (line, dotted module) that a module imports, wherever in the file the import stands.
+
+    `name` is where the module lies in the package, such as "text/corpus.py".
+    """
+    here = ["glasshead", *Path(name).parent.parts]
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                yield from ((node.lineno, alias.name) for alias in names)
+            case ast.ImportFrom(module=module, names=names, level=level):
+                base = here[: len(here) - level + 1] if level else []
+                stem = ".".join([*base, *([module] if module else [])])
+                yield from ((node.lineno, f"{stem}.{alias.name}") for alias in names)
+            case ast.Call(
+                func=ast.Name(id="import_module" | "__import__")
+                | ast.Attribute(attr="import_module"),
+                args=[ast.Constant(value=str(module)), *_],
+            ):
+                yield node.lineno, module
+
+
+def part_of(module: str) -> str | None:
+    """The part that a dotted name leads to; None outside of the package."""
+    match module.split("."):
+        case ["glasshead", part, *_] if part in ROW:
+            return part
+        case ["glasshead", "__version__"]:
+            return None
+        case ["glasshead", *_]:
+            return "__init__"
+    return None
+
+
+def violations(name: str, source: str) -> list[str]:
+    part = Path(name).parts[0].removesuffix(".py")
+    if part not in ROW:
+        return [f"{name}: '{part}' is no part of the design"]
+    return [
+        f"{name}:{line}: {part} imports {module}"
+        for line, module in imported(name, source)
+        if (other := part_of(module)) and other != part and ROW[other] >= ROW[part]
+    ]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=short)
+def test_a_part_imports_itself_and_earlier_parts_only(path):
+    name = path.relative_to(PACKAGE).as_posix()
+    assert violations(name, path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("errors.py", "import glasshead.text.corpus"),
+        ("text/corpus.py", "from glasshead.attention import steps"),
+        ("attention/mask.py", "from glasshead import text"),
+        ("attention/mask.py", "from ..model import gpt"),
+        ("attention/mask.py", "from .. import cli"),
+        ("attention/deep/er.py", "from ...model.gpt import GPT"),
+        ("model/gpt.py", "def f():\n    from glasshead.observe.atlas import Atlas"),
+        ("observe/recording.py", "import glasshead.model.gpt as gpt"),
+        ("train/loop.py", "if TYPE_CHECKING:\n    from glasshead.generate import beam"),
+        ("lab/ladder.py", "import importlib\nimportlib.import_module('glasshead.cli')"),
+        ("lab/ladder.py", "from glasshead import load"),
+        ("checkpoint.py", "import glasshead"),
+        ("wherever.py", ""),
+    ],
+)
+def test_an_import_against_the_order_is_found(name, source):
+    assert len(violations(name, source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("text/corpus.py", "from glasshead.errors import InputError\nimport json"),
+        ("attention/multihead.py", "from . import mask\nfrom .cache import Cache"),
+        ("observe/tiled.py", "from ..attention.mask import Mask"),
+        ("cli/steps.py", "from glasshead import __version__, lab"),
+        ("__init__.py", "def load(path):\n    from glasshead.checkpoint import load"),
+    ],
+)
+def test_an_import_along_the_order_is_let_through(name, source):
+    assert violations(name, source) == []
+
+
+def test_the_steps_are_numpy_only():
+    source = (PACKAGE / "attention/steps.py").read_text(encoding="utf-8")
+    outside = {module.split(".")[0] for _, module in imported("attention/steps.py", source)}
+    assert outside - set(sys.stdlib_module_names) == {"numpy", "glasshead"}
+
+
+def too_long(path: Path) -> bool:
+    return len(path.read_text(encoding="utf-8").splitlines()) > MAX_LINES
+
+
+def test_no_file_is_too_long_or_named_after_nothing():
+    folders = [ROOT / name for name in ("glasshead", "tests", "bench", "lessons")]
+    files = [p for f in folders for p in f.rglob("*") if p.suffix in {".py", ".js", ".css"}]
+    assert PACKAGE / "errors.py" in files
+    assert [short(p) for p in files if too_long(p)] == []
+    assert [short(p) for p in files if p.name in BANNED_NAMES] == []
+
+
+def test_a_file_of_401_lines_is_too_long(tmp_path):
+    path = tmp_path / "long.py"
+    path.write_text("x = 1\n" * 400)
+    assert not too_long(path)
+    path.write_text("x = 1\n" * 401)
+    assert too_long(path)
+
+
+def dotted(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def exported(source: str) -> set[str]:
+    for node in ast.parse(source).body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id="__all__")], value=value):
+                return set(ast.literal_eval(value))
+    return set()
+
+
+def defined(source: str) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case (
+                ast.FunctionDef(name=name)
+                | ast.ClassDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+            ):
+                names.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                names.add(name)
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                names |= {alias.asname or alias.name for alias in aliases}
+    return names
+
+
+@pytest.mark.parametrize("path", MODULES, ids=short)
+def test_every_name_in_all_exists(path):
+    source = path.read_text(encoding="utf-8")
+    missing = exported(source) - defined(source)
+    if missing:  # a module may make its names on demand
+        module = importlib.import_module(dotted(path))
+        missing = {name for name in missing if not hasattr(module, name)}
+    assert missing == set()
+
+
+def test_a_name_in_all_that_does_not_exist_is_found():
+    source = '__all__ = ["here", "gone"]\ndef here(): ...\n'
+    assert exported(source) - defined(source) == {"gone"}
+
+
+WITH_EXAMPLES = [p for p in MODULES if ">>> " in p.read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("path", WITH_EXAMPLES, ids=short)
+def test_examples_in_docstrings_are_true(path):
+    failed, attempted = doctest.testmod(importlib.import_module(dotted(path)))
+    assert attempted > 0
+    assert failed == 0
+
+
+def test_importing_the_package_is_cheap():
+    code = "import sys, glasshead; print({'torch', 'numpy', 'rich', 'typer'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

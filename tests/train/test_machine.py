@@ -1,0 +1,122 @@
+"""What 'auto' picks, and what is on a GPU as on a CPU."""
+
+import json
+
+import pytest
+import torch
+
+from glasshead.errors import ConfigError
+from glasshead.train import machine
+from tests.train.cases import Heard, Numbers, metrics, new_model, settings, trainer
+
+cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+CPU = torch.device("cpu")
+
+
+def test_small_models_use_one_thread_and_large_ones_all():
+    small, large = new_model(), new_model(d_model=256, n_heads=2)
+    assert machine.pick_threads(None, small) == 1
+    assert machine.pick_threads(None, large) == torch.get_num_threads()
+    assert machine.pick_threads(3, small) == 3
+
+
+def test_what_is_asked_for_is_not_overruled():
+    model = new_model()
+    for name in ("float32", "bf16"):
+        assert machine.pick_precision(name, CPU, model) == name
+    for name in ("on", "off"):
+        assert machine.pick_compile(name, CPU, is_long=True) == name
+    assert machine.pick_compile("auto", CPU, is_long=True) == "off"
+
+
+@pytest.mark.parametrize(
+    ("flags", "limit", "crashes", "picked"),
+    [
+        ({"amx_bf16"}, None, False, "bf16"),
+        ({"avx512_bf16"}, None, False, "float32"),
+        ({"amx_bf16"}, "AVX512_CORE_FP16", False, "float32"),
+        ({"amx_bf16"}, None, True, "float32"),
+    ],
+)
+def test_bf16_is_picked_on_a_cpu_whose_matrix_unit_works(
+    monkeypatch, flags, limit, crashes, picked
+):
+    monkeypatch.setattr(machine, "cpu_flags", lambda: frozenset(flags))
+    monkeypatch.setattr(machine, "amx_crashes", lambda: crashes)
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    if limit:
+        monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+    large = new_model(d_model=512, n_heads=2)
+    assert machine.pick_precision("auto", CPU, large) == picked
+    assert machine.pick_precision("auto", CPU, new_model()) == "float32"
+
+
+def test_a_device_that_is_not_there_is_named():
+    for name in ("cuda:99", "abacus"):
+        with pytest.raises(ConfigError, match=name) as caught:
+            machine.pick_device(name)
+        assert caught.value.hint
+
+
+def test_what_was_picked_is_in_the_config(tmp_path):
+    config = settings(threads=None, precision="auto", compile="auto", eval_every=None, steps=40)
+    settled = config.settled(new_model())
+    assert (settled.threads, settled.compile, settled.eval_every) == (1, "off", 2)
+    assert "auto" not in json.dumps([settled.precision, settled.compile, settled.device])
+
+
+def test_threads_are_given_back_after_training(tmp_path):
+    before = torch.get_num_threads()
+    trainer(tmp_path / "run", threads=before + 1, steps=1).train()
+    assert torch.get_num_threads() == before
+
+
+def test_bf16_learns_too(tmp_path):
+    trainer(tmp_path / "run", precision="bf16", steps=40, lr=0.01).train()
+    losses = [line["val_loss"] for line in metrics(tmp_path / "run") if "val_loss" in line]
+    assert losses[-1] < losses[0] - 0.3
+
+
+class OnGPU(Numbers):
+    def batch(self, number):
+        batch = super().batch(number)
+        return type(batch)(batch.ids.cuda(), batch.targets.cuda())
+
+    def evaluate(self):
+        return {"val_loss": self.loss(self.batch(10**6)).item()}
+
+
+@cuda
+@pytest.mark.parametrize("compile", ["off", "on"])
+@pytest.mark.parametrize("optimizer", ["muon", "adamw"])
+def test_a_gpu_learns_and_skips_bad_steps_without_a_look(compile, optimizer):
+    from glasshead.train.loop import Trainer
+
+    def spoil(number, loss):
+        return loss * (float("nan") if number in (11, 17) else 1.0)
+
+    heard, model = Heard(), new_model()
+    task = OnGPU(model, spoil)
+    config = settings(
+        device="cuda", precision="auto", compile=compile, optimizer=optimizer, steps=60, lr=0.01
+    )
+    outcome = Trainer(task, config, watch=heard).train()
+    assert outcome.progress.skipped == 2
+    assert all(p.isfinite().all() for p in model.parameters())
+    losses = [line["val_loss"] for line in heard.lines if "val_loss" in line]
+    assert losses[-1] < losses[0] - 0.3
+
+
+@cuda
+def test_a_run_on_a_gpu_is_saved_and_goes_on(tmp_path):
+    from glasshead.train.loop import Trainer
+    from tests.train.cases import new_run
+
+    config = settings(device="cuda", precision="float32", compile="off", steps=20)
+    run = new_run(tmp_path / "run", config=config)
+    Trainer(OnGPU(new_model()), config, run).train()
+    longer = settings(device="cuda", precision="float32", compile="off", steps=30)
+    outcome = Trainer(OnGPU(new_model()), longer, run).train()
+    assert outcome.progress.step == 30
+    steps = [line["step"] for line in metrics(tmp_path / "run") if "val_loss" in line]
+    assert steps == [0, 7, 14, 21, 28, 30]
