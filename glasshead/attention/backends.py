@@ -216,6 +216,8 @@ class Flex:
             return "it has no gradients on CPU"
         if self.fused and call.q.dtype == torch.float64:
             return "it has no float64"
+        if self.fused and call.q.device.type == "cpu" and " " in torch.__file__:
+            return "torch cannot link what it compiles where its own path has a space"
         return None
 
     def run(self, call: Call) -> Result:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from glasshead.attention.cache import Cache, MemoryCache
 from glasshead.attention.functional import attend
 from glasshead.attention.mask import Mask
+from glasshead.attention.norm import RMSNorm, rms_norm
 from glasshead.attention.position import Rotation
 from glasshead.attention.scores import Scoring
 from glasshead.errors import ConfigError, ShapeError
@@ -102,7 +103,7 @@ class MultiHeadAttention(nn.Module):
         self.out = nn.Linear(n_heads * D, d_model, bias=out_bias) if project else nn.Identity()
         self.qk_norm = qk_norm
         if qk_norm:
-            self.q_norm, self.k_norm = nn.RMSNorm(D, eps=1e-6), nn.RMSNorm(D, eps=1e-6)
+            self.q_norm, self.k_norm = RMSNorm(D), RMSNorm(D)
 
     def forward(
         self,
@@ -123,18 +124,19 @@ class MultiHeadAttention(nn.Module):
             x: (B, T, C).
             memory: (B, S, C) for cross-attention.
             mask: who may look at whom, over cached positions too; True = may attend.
-            rotation: how queries and keys are turned (RotaryPositions).
+            rotation: how queries and keys are turned (RotaryPositions); not with a memory.
             slopes, bias: what is taken from and added to the scores (ALiBi; relative biases).
             cache: past keys and values; this call's are appended to it. With a memory, the
                 first call fills it and later calls reuse it.
             weights, lse: return these too. Asking changes no bit of `out`.
         """
-        self._check(x, memory)
-        q, k, v = self._project(x, memory, cache)
-        if rotation is not None:
-            q, k = rotation.turn(q), rotation.turn(k)
-        if cache is not None and memory is None:
-            k, v = cache.append(k, v)
+        self._check(x, memory, rotation is not None)
+        if memory is not None:
+            q, k, v = self._cross(x, memory, cache)
+        else:
+            q, k, v = self._self(x, rotation)
+            if cache is not None:
+                k, v = cache.append(k, v)
         seen = attend(
             q,
             k,
@@ -149,30 +151,38 @@ class MultiHeadAttention(nn.Module):
         out = self.out(seen.context.transpose(1, 2).flatten(2))  # (B, T, C)
         return AttentionOutput(out, seen.weights, seen.lse)
 
-    def _project(
-        self, x: Tensor, memory: Tensor | None, cache: Cache | None
+    def _self(self, x: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:
+        n_q, n_kv = self.n_heads, self.n_kv_heads
+        qk, v = self._heads(self.qkv(x)).split((n_q + n_kv, n_kv), 1)
+        # Queries and keys are normed and turned alike, so both at once.
+        if self.qk_norm:
+            scales = [w.expand(n, 1, -1) for w, n in ((self.q_norm.weight, n_q),
+                                                      (self.k_norm.weight, n_kv))]  # fmt: skip
+            qk = rms_norm(qk, torch.cat(scales), self.q_norm.eps)
+        if rotation is not None:
+            qk = rotation.turn(qk)
+        q, k = qk.split((n_q, n_kv), 1)
+        return q, k, v
+
+    def _cross(
+        self, x: Tensor, memory: Tensor, cache: Cache | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         n_q, n_kv = self.n_heads, self.n_kv_heads
-        if memory is None:
-            q, k, v = self._heads(self.qkv(x)).split((n_q, n_kv, n_kv), 1)
-            return self._normed(q, k, v)
         widths = (n_q * self.d_head, 2 * n_kv * self.d_head)
         w_q, w_kv = self.qkv.weight.split(widths)
         b_q, b_kv = (None, None) if self.qkv.bias is None else self.qkv.bias.split(widths)
         q = self._heads(F.linear(x, w_q, b_q))
+        q = self.q_norm(q) if self.qk_norm else q
         if isinstance(cache, MemoryCache) and cache.k is not None and cache.v is not None:
-            return (_rms(q, self.q_norm) if self.qk_norm else q), cache.k, cache.v
+            return q, cache.k, cache.v
         k, v = self._heads(F.linear(memory, w_kv, b_kv)).split((n_kv, n_kv), 1)
-        q, k, v = self._normed(q, k, v)
+        k = self.k_norm(k) if self.qk_norm else k
         return (q, k, v) if cache is None else (q, *cache.append(k, v))
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], -1, self.d_head).transpose(1, 2)  # (B, H, T, D)
 
-    def _normed(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return (_rms(q, self.q_norm), _rms(k, self.k_norm), v) if self.qk_norm else (q, k, v)
-
-    def _check(self, x: Tensor, memory: Tensor | None) -> None:
+    def _check(self, x: Tensor, memory: Tensor | None, rotated: bool) -> None:
         for name, t in (("x", x), ("memory", memory)):
             if t is None or (
                 t.dim() == 3 and t.shape[-1] == self.d_model and t.is_floating_point()
@@ -186,6 +196,11 @@ class MultiHeadAttention(nn.Module):
             raise ShapeError(
                 f"{name} has dtype {t.dtype}, but attention needs floating-point numbers",
                 hint="token ids go through an embedding first",
+            )
+        if memory is not None and rotated:
+            raise ConfigError(
+                "a rotation was given with a memory, whose positions it does not know",
+                hint="rotary positions are for self-attention",
             )
         if memory is not None and memory.shape[0] != x.shape[0]:
             raise ShapeError(
@@ -259,11 +274,6 @@ class MultiHeadAttention(nn.Module):
                     theirs.in_proj_bias.copy_(self.qkv.bias)
         _copy(theirs.out_proj, self.out.weight, self.out.bias)
         return theirs.train(self.training)
-
-
-def _rms(x: Tensor, norm: nn.RMSNorm) -> Tensor:
-    # Autocast hands in half precision; torch's fused norm wants its scale in the same.
-    return F.rms_norm(x, x.shape[-1:], norm.weight.to(x.dtype), norm.eps)
 
 
 def _copy(linear: nn.Module, weight: Tensor, bias: Tensor | None) -> None:

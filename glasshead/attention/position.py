@@ -28,15 +28,19 @@ __all__ = [
 
 
 class Rotation(NamedTuple):
-    """The turn of each position: cos and sin of its angles, (T, D) or (B, 1, T, D)."""
+    """The turn of each position: cos and sin of its angles, (T, D) or (B, 1, T, D).
+
+    The first half of `sin` is negative: (a, b) becomes (a cos - b sin, b cos + a sin).
+    """
 
     cos: Tensor
     sin: Tensor
 
     def turn(self, x: Tensor) -> Tensor:
         """Turn queries or keys (B, H, T, D): dimension d pairs with d + D/2."""
-        a, b = x.float().chunk(2, -1)
-        turned = x.float() * self.cos + torch.cat((-b, a), -1) * self.sin
+        wide = x.float()
+        a, b = wide.chunk(2, -1)
+        turned = torch.addcmul(wide * self.cos, torch.cat((b, a), -1), self.sin)
         return turned.to(x.dtype)
 
 
@@ -111,10 +115,10 @@ class RotaryPositions(Positions):
     def rotation(self, positions: Tensor) -> Rotation:
         # Made anew at each call: a table would be a buffer to grow, move and cast.
         angles = positions[..., None] * _frequencies(self.d_head, self.base, positions.device)
-        angles = torch.cat((angles, angles), -1)
         if positions.dim() == 2:
-            angles = angles[:, None]  # (B, 1, T, D)
-        return Rotation(angles.cos(), angles.sin())
+            angles = angles[:, None]  # (B, 1, T, D / 2)
+        cos, sin = angles.cos(), angles.sin()
+        return Rotation(torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1))
 
 
 class ALiBiPositions(Positions):
