@@ -6,6 +6,7 @@ offsets are running sums of their lengths. Specials such as `<eos>` stand for no
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -51,7 +52,7 @@ class Tokenizer(Protocol):
     def save(self, path: str | Path) -> None: ...
 
 
-class Table:
+class Table(ABC):
     """The shared half of every tokenizer; a kind adds `encode_ids` and `to_json`."""
 
     kind: ClassVar[str]
@@ -61,11 +62,11 @@ class Table:
         self._table = list(table)
         self.byte_lengths = np.array([len(entry) for entry in self._table], dtype=np.int64)
 
-    def encode_ids(self, text: str) -> Ids:
-        raise NotImplementedError
+    @abstractmethod
+    def encode_ids(self, text: str) -> Ids: ...
 
-    def to_json(self) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def to_json(self) -> str: ...
 
     @property
     def vocab_size(self) -> int:

@@ -87,6 +87,7 @@ class OnGPU(Numbers):
 
 
 @cuda
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, while it compiles
 @pytest.mark.parametrize("compile", ["off", "on"])
 @pytest.mark.parametrize("optimizer", ["muon", "adamw"])
 def test_a_gpu_learns_and_skips_bad_steps_without_a_look(compile, optimizer):
