@@ -6,6 +6,7 @@ from torch import nn
 
 from glasshead.attention.mask import Mask
 from glasshead.attention.multihead import MultiHeadAttention
+from glasshead.attention.position import RotaryPositions
 from glasshead.errors import ConfigError, NotFiniteError, ShapeError
 
 # "Your journey starts with one step", the inputs of seed document 002.
@@ -271,6 +272,13 @@ def test_settings_that_cannot_work_are_refused(keywords, message) -> None:
 def test_inputs_that_do_not_fit_are_refused(x, memory, message) -> None:
     with pytest.raises(ShapeError, match=message) as caught:
         MultiHeadAttention(12, 3)(x, memory)
+    assert caught.value.hint
+
+
+def test_a_rotation_does_not_go_with_a_memory() -> None:
+    rotation = RotaryPositions(4).rotation(torch.arange(5))
+    with pytest.raises(ConfigError, match="rotation was given with a memory") as caught:
+        MultiHeadAttention(12, 3)(torch.zeros(2, 5, 12), torch.zeros(2, 7, 12), rotation=rotation)
     assert caught.value.hint
 
 
