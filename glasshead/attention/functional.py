@@ -16,7 +16,7 @@ from glasshead.attention.mask import EVERYTHING, Mask
 from glasshead.attention.scores import PLAIN, Scoring, observed
 from glasshead.errors import ConfigError, MaskError, NotFiniteError, ShapeError
 
-__all__ = ["Attended", "attend"]
+__all__ = ["Attended", "as_mask", "attend"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ def attend(
     if not 0 <= dropout < 1:
         raise ConfigError(f"dropout ({dropout}) must be at least 0 and less than 1", hint="try 0.1")
     (B, H, T, _), S = q.shape, k.shape[2]
-    mask = _as_mask(mask)
+    mask = as_mask(mask)
     mask.check(B, H, T, S)
     call = Call(q, k, v, mask.simplified(T, S), scoring, dropout)
     chosen = pick(backend, call)
@@ -79,7 +79,8 @@ def attend(
     return Attended(result.context, found_weights if weights else None, found_lse if lse else None)
 
 
-def _as_mask(mask: Mask | Tensor | None) -> Mask:
+def as_mask(mask: Mask | Tensor | None) -> Mask:
+    """The Mask that is meant: nothing hides nothing, a bool tensor is a dense one."""
     if mask is None:
         return EVERYTHING
     if isinstance(mask, Tensor):

@@ -7,6 +7,7 @@
 (torch.Size([2, 7, 32]), torch.Size([2, 4, 7, 7]))
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -14,14 +15,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glasshead.attention.cache import Cache, MemoryCache
-from glasshead.attention.functional import attend
+from glasshead.attention.functional import as_mask, attend
 from glasshead.attention.mask import Mask
 from glasshead.attention.norm import RMSNorm, rms_norm
 from glasshead.attention.position import Rotation
 from glasshead.attention.scores import Scoring
 from glasshead.errors import ConfigError, ShapeError
 
-__all__ = ["AttentionOutput", "MultiHeadAttention"]
+__all__ = ["AttentionOutput", "Look", "MultiHeadAttention"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +32,20 @@ class AttentionOutput:
     out: Tensor  # (B, T, C)
     weights: Tensor | None = None  # (B, H, T, S), one map per head, never averaged
     lse: Tensor | None = None  # (B, H, T)
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What a watcher is told of one call: exactly what the kernel got, and what it gave."""
+
+    q: Tensor  # (B, H, T, D)
+    k: Tensor  # (B, H_kv, S, D), cached ones included
+    v: Tensor  # (B, H_kv, S, D)
+    mask: Mask
+    scoring: Scoring
+    lse: Tensor  # (B, H, T)
+    context: Tensor  # (B, H, T, D)
+    cross: bool  # whether it looked at a memory
 
 
 class MultiHeadAttention(nn.Module):
@@ -49,7 +64,12 @@ class MultiHeadAttention(nn.Module):
         softcap: squash scores into (-softcap, softcap).
         dropout: chance that a weight is dropped, in training only.
         backend: "auto", "explicit", "sdpa" or "flex".
+
+    `watcher`, when set, is called with a Look at each call. What it returns, if not None, takes
+    the context's place: so a head can be put out of action, or an edge of the map.
     """
+
+    watcher: Callable[[Look], Tensor | None] | None = None
 
     def __init__(
         self,
@@ -137,19 +157,26 @@ class MultiHeadAttention(nn.Module):
             q, k, v = self._self(x, rotation)
             if cache is not None:
                 k, v = cache.append(k, v)
+        scoring = Scoring(self.scale, self.softcap, slopes, bias)
         seen = attend(
             q,
             k,
             v,
             mask,
-            scoring=Scoring(self.scale, self.softcap, slopes, bias),
+            scoring=scoring,
             dropout=self.dropout if self.training else 0.0,
             backend=self.backend,
             weights=weights,
-            lse=lse,
+            lse=lse or self.watcher is not None,
         )
-        out = self.out(seen.context.transpose(1, 2).flatten(2))  # (B, T, C)
-        return AttentionOutput(out, seen.weights, seen.lse)
+        context = seen.context
+        if self.watcher is not None and seen.lse is not None:
+            rules = as_mask(mask).simplified(q.shape[2], k.shape[2])
+            look = Look(q, k, v, rules, scoring, seen.lse, context, memory is not None)
+            changed = self.watcher(look)
+            context = context if changed is None else changed
+        out = self.out(context.transpose(1, 2).flatten(2))  # (B, T, C)
+        return AttentionOutput(out, seen.weights, seen.lse if lse else None)
 
     def _self(self, x: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:
         n_q, n_kv = self.n_heads, self.n_kv_heads

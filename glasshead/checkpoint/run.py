@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from glasshead.checkpoint.files import read_tensors, replacing, sync_folder, write_tensors
 from glasshead.errors import CheckpointError, did_you_mean
 from glasshead.model.gpt import GPT, GPTConfig
+from glasshead.model.transformer import Reader, Transformer, TransformerConfig
 from glasshead.text.tokenizer import Tokenizer, load_tokenizer
 
 try:
@@ -30,6 +31,8 @@ FORMAT = 1
 # One line a kind of model: its config and the module made of it.
 KINDS: dict[str, tuple[Callable[..., Any], Callable[[Any], nn.Module]]] = {
     "gpt": (GPTConfig, GPT),
+    "transformer": (TransformerConfig, Transformer),
+    "reader": (TransformerConfig, Reader),
 }
 
 

@@ -7,28 +7,18 @@ One config spans the whole way from a bigram table (no layers at all) to today's
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from glasshead.attention.cache import Cache, GrowingCache
 from glasshead.attention.mask import Mask
-from glasshead.attention.multihead import MultiHeadAttention
-from glasshead.attention.position import (
-    ALiBiPositions,
-    LearnedPositions,
-    Positions,
-    RotaryPositions,
-    Rotation,
-    SinusoidalPositions,
-)
 from glasshead.errors import ConfigError, ShapeError
-from glasshead.model.layers import FEED_FORWARDS, NORMS, Sublayer, choose
+from glasshead.model.layers import NORMS, Block, choose, new_positions
 
-__all__ = ["GPT", "Block", "GPTConfig"]
+__all__ = ["GPT", "GPTConfig"]
 
 
 @dataclass(frozen=True)
@@ -77,70 +67,8 @@ class GPTConfig:
             )
 
     @property
-    def head_width(self) -> int:
-        return self.d_head or self.d_model // self.n_heads
-
-    @property
-    def ff_width(self) -> int:
-        if self.d_ff is not None:
-            return self.d_ff
-        if self.feed_forward == "swiglu":  # three matrices: 8/3 keeps the size of two at 4
-            return 8 * round(self.d_model / 3)
-        return 4 * self.d_model
-
-
-class Block(nn.Module):
-    """Attention, then a feed-forward; each with its norm, dropout and residual around it."""
-
-    def __init__(self, config: GPTConfig) -> None:
-        super().__init__()
-        c = config
-        around: dict[str, Any] = {
-            "norm": c.norm,
-            "norm_place": c.norm_place,
-            "eps": c.norm_eps,
-            "residual": c.residual,
-        }
-        # Without a projection there is nothing whose output could be dropped.
-        self.around_attention = Sublayer(
-            c.d_model, dropout=c.dropout if c.project else 0.0, **around
-        )
-        self.attention = MultiHeadAttention(
-            c.d_model,
-            c.n_heads,
-            n_kv_heads=c.n_kv_heads,
-            d_head=c.d_head,
-            qkv_bias=c.qkv_bias,
-            out_bias=c.bias,
-            project=c.project,
-            qk_norm=c.qk_norm,
-            softcap=c.softcap,
-            dropout=c.dropout,
-            backend=c.backend,
-        )
-        self.feed_forward: nn.Module | None = None
-        if c.feed_forward != "none":
-            self.around_feed_forward = Sublayer(c.d_model, dropout=c.dropout, **around)
-            make = choose(FEED_FORWARDS, c.feed_forward, "feed_forward")
-            self.feed_forward = make(c.d_model, c.ff_width, c.bias)
-
-    def forward(
-        self,
-        x: Tensor,
-        mask: Mask,
-        rotation: Rotation | None = None,
-        slopes: Tensor | None = None,
-        cache: Cache | None = None,
-    ) -> Tensor:
-        x = self.around_attention(
-            x,
-            lambda h: (
-                self.attention(h, mask=mask, rotation=rotation, slopes=slopes, cache=cache).out
-            ),
-        )
-        if self.feed_forward is not None:
-            x = self.around_feed_forward(x, self.feed_forward)
-        return x
+    def weight_dropout(self) -> float:
+        return self.dropout
 
 
 class GPT(nn.Module):
@@ -150,14 +78,7 @@ class GPT(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        kinds: dict[str, Callable[[], Positions]] = {
-            "none": Positions,
-            "learned": lambda: LearnedPositions(config.max_len, config.d_model),
-            "sinusoidal": lambda: SinusoidalPositions(config.d_model),
-            "rotary": lambda: RotaryPositions(config.head_width, config.rope_base),
-            "alibi": lambda: ALiBiPositions(config.n_heads),
-        }
-        self.positions = choose(kinds, config.positions, "positions")()
+        self.positions = new_positions(config)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layers))
         self.norm: nn.Module = nn.Identity()
         if config.norm_place == "pre" and config.n_layers:

@@ -1,6 +1,7 @@
-"""The parts of every model: feed-forwards, norms, and what stands around each of a block's layers.
+"""The parts of every model: feed-forwards, norms, positions, and the blocks made of them.
 
-A block is attention, then a feed-forward, each with the same things around it (`Sublayer`):
+A block is attention, then a feed-forward; in a decoder that has something to translate, a look at
+the encoder's output in between. Each has the same things around it (`Sublayer`):
 
     pre    x + f(norm(x))        today's models
     post   norm(x + f(x))        the paper
@@ -8,26 +9,47 @@ A block is attention, then a feed-forward, each with the same things around it (
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from glasshead.attention.cache import Cache
+from glasshead.attention.mask import Mask
+from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.attention.norm import RMSNorm
+from glasshead.attention.position import (
+    ALiBiPositions,
+    LearnedPositions,
+    Positions,
+    RotaryPositions,
+    Rotation,
+    SinusoidalPositions,
+)
 from glasshead.errors import ConfigError, did_you_mean
 
 __all__ = [
     "FEED_FORWARDS",
     "NORMS",
     "Activated",
+    "Block",
+    "CrossBlock",
     "FeedForward",
     "GatedFeedForward",
     "Sublayer",
     "choose",
+    "ff_width",
+    "new_positions",
     "squared_relu",
 ]
+
+if TYPE_CHECKING:
+    from glasshead.model.gpt import GPTConfig
+    from glasshead.model.transformer import TransformerConfig
+
+    AnyConfig: TypeAlias = GPTConfig | TransformerConfig
 
 Choice = TypeVar("Choice")
 
@@ -140,3 +162,120 @@ class Sublayer(nn.Module):
     def forward(self, x: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
         change = self.dropout(layer(self.before(x)))
         return self.after(x + change if self.residual else change)
+
+
+def new_positions(config: "AnyConfig") -> Positions:
+    d_head = config.d_head or config.d_model // config.n_heads
+    kinds: dict[str, Callable[[], Positions]] = {
+        "none": Positions,
+        "learned": lambda: LearnedPositions(config.max_len, config.d_model),
+        "sinusoidal": lambda: SinusoidalPositions(config.d_model),
+        "rotary": lambda: RotaryPositions(d_head, config.rope_base),
+        "alibi": lambda: ALiBiPositions(config.n_heads),
+    }
+    return choose(kinds, config.positions, "positions")()
+
+
+def ff_width(config: "AnyConfig") -> int:
+    if config.d_ff is not None:
+        return config.d_ff
+    if config.feed_forward == "swiglu":  # three matrices: 8/3 keeps the size of two at 4
+        return 8 * round(config.d_model / 3)
+    return 4 * config.d_model
+
+
+def _around(config: "AnyConfig", dropout: float) -> Sublayer:
+    c = config
+    return Sublayer(
+        c.d_model,
+        norm=c.norm,
+        norm_place=c.norm_place,
+        eps=c.norm_eps,
+        residual=c.residual,
+        dropout=dropout,
+    )
+
+
+def _attention(config: "AnyConfig") -> MultiHeadAttention:
+    c = config
+    return MultiHeadAttention(
+        c.d_model,
+        c.n_heads,
+        n_kv_heads=c.n_kv_heads,
+        d_head=c.d_head,
+        qkv_bias=c.qkv_bias,
+        out_bias=c.bias,
+        project=c.project,
+        qk_norm=c.qk_norm,
+        softcap=c.softcap,
+        dropout=c.weight_dropout,
+        backend=c.backend,
+    )
+
+
+class Block(nn.Module):
+    """Attention, then a feed-forward; each with its norm, dropout and residual around it."""
+
+    def __init__(self, config: "AnyConfig") -> None:
+        super().__init__()
+        c = config
+        # Without a projection there is nothing whose output could be dropped.
+        self.around_attention = _around(c, c.dropout if c.project else 0.0)
+        self.attention = _attention(c)
+        self.feed_forward: nn.Module | None = None
+        if c.feed_forward != "none":
+            self.around_feed_forward = _around(c, c.dropout)
+            make = choose(FEED_FORWARDS, c.feed_forward, "feed_forward")
+            self.feed_forward = make(c.d_model, ff_width(c), c.bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Mask,
+        rotation: Rotation | None = None,
+        slopes: Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Tensor:
+        return self._think(self._look(x, mask, rotation, slopes, cache))
+
+    def _look(
+        self,
+        x: Tensor,
+        mask: Mask,
+        rotation: Rotation | None,
+        slopes: Tensor | None,
+        cache: Cache | None,
+    ) -> Tensor:
+        def look(h: Tensor) -> Tensor:
+            return self.attention(h, mask=mask, rotation=rotation, slopes=slopes, cache=cache).out
+
+        return self.around_attention(x, look)
+
+    def _think(self, x: Tensor) -> Tensor:
+        if self.feed_forward is None:
+            return x
+        return self.around_feed_forward(x, self.feed_forward)
+
+
+class CrossBlock(Block):
+    """A block that also looks at a memory, between its attention and its feed-forward."""
+
+    def __init__(self, config: "AnyConfig") -> None:
+        super().__init__(config)
+        self.around_cross = _around(config, config.dropout)
+        self.cross = _attention(config)
+
+    def forward(  # type: ignore[override]
+        self,
+        x: Tensor,
+        mask: Mask,
+        memory: Tensor,
+        memory_mask: Mask,
+        rotation: Rotation | None = None,
+        slopes: Tensor | None = None,
+        caches: tuple[Cache, Cache] | None = None,
+    ) -> Tensor:
+        own, other = caches or (None, None)
+        x = self._look(x, mask, rotation, slopes, own)
+        x = self.around_cross(x, lambda h: self.cross(h, memory, mask=memory_mask, cache=other).out)
+        return self._think(x)

@@ -9,6 +9,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from glasshead.attention.mask import Mask
 from glasshead.errors import ConfigError, ShapeError
 from glasshead.model.gpt import GPT, GPTConfig
+from glasshead.model.layers import ff_width
 
 TINY = GPTConfig(vocab_size=67, max_len=23, n_layers=3, n_heads=4, d_model=40)
 POSITIONS = ["none", "learned", "sinusoidal", "rotary", "alibi"]
@@ -184,8 +185,8 @@ def test_softcapped_logits_stay_below_the_cap() -> None:
 
 
 def test_swiglu_has_about_the_size_of_the_two_matrix_kind() -> None:
-    assert replace(TINY, feed_forward="swiglu", d_model=768).ff_width == 2048
-    assert replace(TINY, d_model=768).ff_width == 3072
+    assert ff_width(replace(TINY, feed_forward="swiglu", d_model=768)) == 2048
+    assert ff_width(replace(TINY, d_model=768)) == 3072
 
 
 @pytest.mark.parametrize(

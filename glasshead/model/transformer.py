@@ -1,0 +1,282 @@
+"""The Transformer of the paper: an encoder reads, a decoder writes and looks at what was read.
+
+    memory = model.encode(source)                 # (B, S) ids, read once
+    x = model.features(target_in, memory)         # (B, T, C)
+    logits = model.logits(x)                      # (B, T, V): the id after each of target_in
+
+Padding is found by its id. On whichever side it stands, it is never looked at and takes no
+position, so it changes nothing.
+
+    >>> Transformer(TransformerConfig(vocab_size=1000, d_model=64, n_layers=2))
+    Transformer of 297,728 parameters
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from glasshead.attention.cache import Cache, GrowingCache, MemoryCache
+from glasshead.attention.mask import Mask
+from glasshead.errors import ConfigError, ShapeError
+from glasshead.model.layers import NORMS, Block, CrossBlock, choose, new_positions
+
+__all__ = [
+    "Decoder",
+    "Encoder",
+    "LayerCaches",
+    "Memory",
+    "Reader",
+    "Transformer",
+    "TransformerConfig",
+]
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """What a Transformer is made of. Every field is a flag of `glasshead train --pairs`."""
+
+    vocab_size: int
+    max_len: int = 256  # the longest sentence it is trained on; learned positions end there
+    n_layers: int = 4  # of the encoder
+    n_decoder_layers: int | None = None  # n_layers
+    n_heads: int = 4
+    n_kv_heads: int | None = None  # fewer than n_heads: grouped-query attention
+    d_model: int = 256
+    d_head: int | None = None  # d_model / n_heads
+    d_ff: int | None = None  # 4 x d_model; 8/3 x d_model for swiglu
+    positions: str = "sinusoidal"  # none, learned, sinusoidal, rotary, alibi
+    rope_base: float = 10_000.0
+    feed_forward: str = "relu"  # relu, gelu, gelu-tanh, relu2, swiglu, linear-relu, none
+    norm: str = "layer"  # layer, rms
+    norm_place: str = "pre"  # pre, post (the paper), none
+    norm_eps: float = 1e-5
+    qkv_bias: bool = True
+    bias: bool = True  # of all other linear layers in the blocks
+    shared: bool = True  # source and target share one table of embeddings
+    tied: bool = True  # the head is the target's table
+    qk_norm: bool = False
+    softcap: float | None = None  # of attention scores
+    dropout: float = 0.1  # of embeddings, of projections, of feed-forwards
+    weight_dropout: float = 0.0  # of attention weights
+    init: str = "xavier"  # xavier, torch
+    pad: int = 0  # the id of padding
+    backend: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "max_len", "n_layers", "d_model"):
+            if getattr(self, name) < 1:
+                raise ConfigError(
+                    f"{name} ({getattr(self, name)}) must be at least 1", hint=f"try {name}=8"
+                )
+        if not 0 <= self.pad < self.vocab_size:
+            raise ConfigError(
+                f"pad ({self.pad}) is no id of a vocabulary of {self.vocab_size}",
+                hint="it is the id of <pad>",
+            )
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(
+                f"dropout ({self.dropout}) must be at least 0 and less than 1", hint="try 0.1"
+            )
+
+    @property
+    def residual(self) -> bool:
+        return True
+
+    @property
+    def project(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """What the encoder made of a batch of sources."""
+
+    x: Tensor  # (B, S, C)
+    keys: Tensor  # (B, S) bool, False for padding
+
+    def rows(self, rows: Tensor) -> "Memory":
+        """Sequence b of the result is sequence rows[b] of this one."""
+        return Memory(self.x[rows], self.keys[rows])
+
+
+class LayerCaches(NamedTuple):
+    """What one layer of the decoder keeps while it writes."""
+
+    own: Cache
+    cross: Cache
+
+    def reorder(self, rows: Tensor) -> None:
+        for cache in self:
+            cache.reorder(rows)
+
+
+class _Embedding(nn.Module):
+    """Ids become vectors: the table's, times sqrt(d_model), and where they stand."""
+
+    def __init__(self, config: TransformerConfig, table: nn.Embedding | None = None) -> None:
+        super().__init__()
+        self.table = table or nn.Embedding(config.vocab_size, config.d_model)
+        self.positions = new_positions(config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.scale = math.sqrt(config.d_model)
+
+    def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
+        return self.dropout(self.positions.embed(self.table(ids) * self.scale, positions))
+
+
+class Encoder(nn.Module):
+    """Every position looks at every other: (B, S) ids become (B, S, C)."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = _Embedding(config)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layers))
+        self.norm = _last_norm(config)
+        _initialise(self, config)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        _check_ids("ids", ids)
+        keys = ids != self.config.pad
+        positions, places = _positions(keys), self.embedding.positions
+        x, mask = self.embedding(ids, positions), Mask(keys=keys)
+        rotation, slopes = places.rotation(positions), places.slopes()
+        for block in self.blocks:
+            x = block(x, mask, rotation, slopes)
+        return self.norm(x)
+
+
+class Decoder(nn.Module):
+    """Every position looks at those before it, and at the memory."""
+
+    def __init__(self, config: TransformerConfig, table: nn.Embedding | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = _Embedding(config, table)
+        n_layers = config.n_decoder_layers or config.n_layers
+        self.blocks = nn.ModuleList(CrossBlock(config) for _ in range(n_layers))
+        self.norm = _last_norm(config)
+        _initialise(self, config)
+
+    def forward(
+        self, ids: Tensor, memory: Memory, caches: Sequence[LayerCaches] | None = None
+    ) -> Tensor:
+        _check_ids("target_in", ids)
+        rules = Mask(causal=True)
+        if caches:
+            start = caches[0].own.length
+            positions = torch.arange(start, start + ids.shape[1], device=ids.device)
+        else:
+            keys = ids != self.config.pad
+            positions, rules = _positions(keys), Mask(causal=True, keys=keys)
+        places = self.embedding.positions
+        x, memory_mask = self.embedding(ids, positions), Mask(keys=memory.keys)
+        rotation, slopes = places.rotation(positions), places.slopes()
+        for layer, block in enumerate(self.blocks):
+            kept = caches[layer] if caches else None
+            x = block(x, rules, memory.x, memory_mask, rotation, slopes, kept)
+        return self.norm(x)
+
+
+class Transformer(nn.Module):
+    """Predicts each token of a translation from the source and the tokens before it."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config)
+        self.decoder = Decoder(config, self.encoder.embedding.table if config.shared else None)
+        self.head = _head(config, self.decoder.embedding.table)
+
+    def forward(self, source: Tensor, target_in: Tensor) -> Tensor:
+        """Logits (B, T, V) for the token after each of target_in (B, T)."""
+        return self.logits(self.features(target_in, self.encode(source)))
+
+    def encode(self, source: Tensor) -> Memory:
+        return Memory(self.encoder(source), source != self.config.pad)
+
+    def features(
+        self, target_in: Tensor, memory: Memory, caches: Sequence[LayerCaches] | None = None
+    ) -> Tensor:
+        """The residual stream (B, T, C) after the last block and norm.
+
+        With caches (`new_caches`), target_in holds only the tokens that are new, and no padding.
+        """
+        return self.decoder(target_in, memory, caches)
+
+    def logits(self, x: Tensor) -> Tensor:
+        return self.head(x)
+
+    def new_caches(self) -> list[LayerCaches]:
+        return [LayerCaches(GrowingCache(), MemoryCache()) for _ in self.decoder.blocks]
+
+    def __repr__(self) -> str:
+        return f"Transformer of {sum(p.numel() for p in self.parameters()):,} parameters"
+
+
+class Reader(nn.Module):
+    """An encoder that answers at every position with a word of the vocabulary."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config)
+        self.head = _head(config, self.encoder.embedding.table)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Logits (B, S, V) at each of ids (B, S)."""
+        return self.head(self.encoder(ids))
+
+    def __repr__(self) -> str:
+        return f"Reader of {sum(p.numel() for p in self.parameters()):,} parameters"
+
+
+def _last_norm(config: TransformerConfig) -> nn.Module:
+    """Before each layer is a norm, so the last one's output needs one too; after each, it has."""
+    if config.norm_place != "pre":
+        return nn.Identity()
+    return choose(NORMS, config.norm, "norm")(config.d_model, eps=config.norm_eps)
+
+
+def _head(config: TransformerConfig, table: nn.Embedding) -> nn.Linear:
+    head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+    if config.tied:
+        head.weight = table.weight
+    return head
+
+
+def _positions(keys: Tensor) -> Tensor:
+    """(B, T) where each token stands among those that are not padding.
+
+    >>> _positions(torch.tensor([[False, True, True], [True, True, False]]))
+    tensor([[0, 0, 1],
+            [0, 1, 1]])
+    """
+    return (keys.cumsum(-1) - 1).clamp(min=0)
+
+
+def _initialise(module: nn.Module, config: TransformerConfig) -> None:
+    """Xavier's: matrices that neither grow nor shrink what passes through them."""
+
+    def xavier() -> None:
+        for part in module.modules():
+            if isinstance(part, nn.Embedding):  # times sqrt(d_model) they have variance one
+                nn.init.normal_(part.weight, std=config.d_model**-0.5)
+            elif isinstance(part, nn.Linear):
+                nn.init.xavier_uniform_(part.weight)
+                if part.bias is not None:
+                    nn.init.zeros_(part.bias)
+
+    choose({"xavier": xavier, "torch": lambda: None}, config.init, "init")()
+
+
+def _check_ids(name: str, ids: Tensor) -> None:
+    if ids.dim() != 2:
+        raise ShapeError(
+            f"{name} has shape {tuple(ids.shape)}, but (B, T) is needed",
+            hint="a single text is a batch of one: ids[None]",
+        )
