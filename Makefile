@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 .PHONY: demo test torture check bench format clean
 
 demo: .venv/core
-	$(BIN)/glasshead steps "Hello shiny sun!" --query shiny --no-scale
+	$(BIN)/glasshead demo
 
 test: .venv/dev
 	$(BIN)/python -m pytest

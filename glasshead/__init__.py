@@ -12,7 +12,8 @@ __version__ = "0.1.0"
 
 
 def load(path: str | Path) -> "Loaded":
-    """A trained run: its `.model`, `.tokenizer` and `.config`."""
+    """A trained run, or a folder of the transformers library: its `.model`, `.tokenizer` and
+    `.config`."""
     from glasshead.checkpoint import load  # here, so that `import glasshead` is cheap
 
     return load(path)

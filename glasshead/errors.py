@@ -7,6 +7,8 @@
     +-- MaskError             a mask of the wrong dtype or shape
     +-- NotFiniteError        NaN where a number is needed
     +-- BackendError          a backend that does not exist or cannot serve the call
+    +-- RecordingError        attention that cannot be recorded exactly, or was not recorded
+    +-- AblationError         attention that cannot be changed as asked, or did not run
     +-- CheckpointError       a run's folder that cannot be read, written or gone on with
     +-- InputError            words, vectors or files that cannot be read as asked
         +-- UnknownCharacterError   a character that the training text did not have
@@ -18,6 +20,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 __all__ = [
+    "AblationError",
     "BackendError",
     "CheckpointError",
     "ConfigError",
@@ -25,6 +28,7 @@ __all__ = [
     "InputError",
     "MaskError",
     "NotFiniteError",
+    "RecordingError",
     "ShapeError",
     "UnknownCharacterError",
     "did_you_mean",
@@ -56,6 +60,14 @@ class NotFiniteError(GlassheadError):
 
 
 class BackendError(GlassheadError):
+    pass
+
+
+class RecordingError(GlassheadError):
+    pass
+
+
+class AblationError(GlassheadError):
     pass
 
 

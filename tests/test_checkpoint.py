@@ -225,7 +225,7 @@ BAD_CONFIGS = {
     "nothing": ("", "is not JSON"),
     "half": ('{"format": 1, "ki', "is not JSON"),
     "not an object": ("[1]", "no format"),
-    "hugging face": ('{"model_type": "gpt2"}', "no format"),
+    "another program's": ('{"hidden_size": 24}', "no format"),
     "newer": ('{"format": 99}', "format 99, but this glasshead reads up to 1"),
     "bare": ('{"format": 1, "kind": "gpt"}', "lacks one of"),
     "no such kind": (

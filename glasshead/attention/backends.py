@@ -10,9 +10,10 @@ cannot serve it raises and says why: nothing falls back silently.
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -24,10 +25,10 @@ from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring, explicit
 from glasshead.errors import BackendError, did_you_mean
 
-__all__ = ["BACKENDS", "Backend", "Call", "Result", "pick"]
+__all__ = ["BACKENDS", "Backend", "Call", "Result", "check_name", "pick"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Call:
     """What is asked of a backend. The mask has been checked and simplified."""
 
@@ -76,7 +77,7 @@ class Call:
         """Mask and biases as one tensor to add to the scores, empty rows left open; or None."""
         bias = self.scoring.added(self.T, self.S)
         # A far position's ALiBi does not fit half precision; on CPU it need not.
-        exact = bias is not None and self.q.device.type == "cpu" and self.q.dtype.itemsize == 2
+        exact = bias is not None and self.q.is_cpu and self.q.dtype.itemsize == 2
         dtype = torch.float32 if exact else self.q.dtype
         bias = None if bias is None else bias.to(dtype)
         if self.allowed is None:
@@ -87,13 +88,12 @@ class Call:
         return torch.where(open_, bias, -math.inf)
 
 
-@dataclass(frozen=True, eq=False)
-class Result:
+class Result(NamedTuple):
     """`weights` and `lse` only where the backend has them anyway and they are exact."""
 
     context: Tensor
     weights: Tensor | None = None
-    lse: Tensor | None = None
+    lse: Tensor | None = None  # (B, H, T), or (B, H, T, 1)
 
 
 class Backend(Protocol):
@@ -122,78 +122,87 @@ class SDPA:
         bias = call.scoring.bias
         if bias is not None and bias.requires_grad and torch.is_grad_enabled():
             return "it gives no gradient for a bias"
-        if call.dropout and call.q.device.type == "cpu":
+        if call.dropout and call.q.is_cpu:
             return "it has no dropout on CPU"
         return None
 
     def run(self, call: Call) -> Result:
-        square_causal = call.mask.causal and call.T == call.S
-        plain = call.mask.is_plain and call.scoring.is_plain
-        fast = plain and (square_causal or not call.mask.causal)
-        added = None if fast else call.added
-        if call.q.device.type == "cpu":
-            context, lse = _flash_cpu(call, added, causal=fast and square_causal)
-        elif fast and (kernel := _cuda_kernel(call)) is not None:
-            context, lse = kernel(call, square_causal)
+        mask = call.mask
+        causal = mask.causal
+        if mask.is_plain and call.scoring.is_plain and (not causal or call.T == call.S):
+            return _fused(call, causal)
+        added, empty = call.added, call.empty
+        if call.q.is_cpu:
+            context, _, lse = _flash_cpu(call, added, causal=False)
         else:
-            context, lse = _generic(call, added, causal=fast and square_causal), None
-        if added is None or call.empty is None:
+            context, _, lse = _generic(call, added, causal=False)
+        if empty is None:
             return Result(context, lse=lse)
-        lse = None if lse is None else lse.masked_fill(call.empty.squeeze(-1), -math.inf)
-        return Result(context.masked_fill(call.empty, 0), lse=lse)
+        lse = None if lse is None else lse.masked_fill(empty.squeeze(-1), -math.inf)
+        return Result(context.masked_fill(empty, 0), lse=lse)
 
 
-def _flash_cpu(call: Call, added: Tensor | None, causal: bool) -> tuple[Tensor, Tensor]:
+def _fused(call: Call, causal: bool) -> Result:
+    """Without a dense mask."""
+    q = call.q
+    if q.is_cpu:
+        return _flash_cpu(call, None, causal)
+    kernel = None
+    # Compiled code picks a kernel by itself: ours would break its graph.
+    if q.is_cuda and not torch.compiler.is_compiling():
+        cudnn = torch.backends.cuda.cudnn_sdp_enabled()
+        kernel = _cuda_kernel(q.device, q.dtype, q.shape[-1], cudnn)
+    return _generic(call, None, causal) if kernel is None else kernel(call, causal)
+
+
+def _flash_cpu(call: Call, added: Tensor | None, causal: bool) -> Result:
     # The operator behind F.scaled_dot_product_attention, called by name for its lse.
     if added is not None:
         added = added.expand(*(1,) * (4 - added.dim()), *added.shape)
-    context, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default(
+    context, lse = torch._scaled_dot_product_flash_attention_for_cpu(
         call.q, call.k, call.v, 0.0, causal, attn_mask=added, scale=call.scale
     )
-    return context, lse
-
-
-def _cuda_kernel(call: Call) -> Callable[[Call, bool], tuple[Tensor, Tensor]] | None:
-    """The operator that gives context and lse for a call without a dense mask, if one fits."""
-    q = call.q
-    if q.device.type != "cuda" or q.dtype not in (torch.float16, torch.bfloat16):
-        return None
-    if q.shape[-1] % 8 or q.shape[-1] > 256 or _compute_capability(q.device) < (8, 0):
-        return None
-    hopper = _compute_capability(q.device) >= (9, 0) and torch.backends.cuda.cudnn_sdp_enabled()
-    return _cudnn if hopper and q.shape[-1] <= 128 else _flash_cuda
+    return Result(context, lse=lse)
 
 
 @lru_cache
-def _compute_capability(device: torch.device) -> tuple[int, int]:
-    return torch.cuda.get_device_capability(device)
+def _cuda_kernel(
+    device: torch.device, dtype: torch.dtype, D: int, cudnn: bool
+) -> Callable[[Call, bool], Result] | None:
+    """The operator that gives context and lse for a call without a dense mask, if one fits."""
+    capability = torch.cuda.get_device_capability(device)
+    half = dtype in (torch.float16, torch.bfloat16)
+    if not half or D % 8 or D > 256 or capability < (8, 0):
+        return None
+    return _cudnn if cudnn and capability >= (9, 0) and D <= 128 else _flash_cuda
 
 
-def _cudnn(call: Call, causal: bool) -> tuple[Tensor, Tensor]:
+def _cudnn(call: Call, causal: bool) -> Result:
     k, v = _ungrouped(call)
-    context, lse, *_ = torch.ops.aten._scaled_dot_product_cudnn_attention.default(
+    context, lse, *_ = torch._scaled_dot_product_cudnn_attention(
         call.q, k, v, None, True, call.dropout, causal, False, scale=call.scale
     )
-    return context, lse.view(call.q.shape[:3])
+    return Result(context, lse=lse)
 
 
-def _flash_cuda(call: Call, causal: bool) -> tuple[Tensor, Tensor]:
+def _flash_cuda(call: Call, causal: bool) -> Result:
     k, v = _ungrouped(call)
-    context, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention.default(
+    context, lse, *_ = torch._scaled_dot_product_flash_attention(
         call.q, k, v, call.dropout, causal, False, scale=call.scale
     )
-    return context, lse
+    return Result(context, lse=lse)
 
 
-def _generic(call: Call, added: Tensor | None, causal: bool) -> Tensor:
-    # cuDNN is left out: with dense masks it can give NaN gradients (pytorch#196678).
-    kernels = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+def _generic(call: Call, added: Tensor | None, causal: bool) -> Result:
     k, v = _ungrouped(call)
-    with sdpa_kernel(kernels):
-        return F.scaled_dot_product_attention(
+    # With dense masks cuDNN can give NaN gradients (pytorch#196678).
+    kernels = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    with nullcontext() if added is None else sdpa_kernel(kernels):
+        context = F.scaled_dot_product_attention(
             call.q, k, v, attn_mask=added, dropout_p=call.dropout, is_causal=causal,
             scale=call.scale,
         )  # fmt: skip
+    return Result(context)
 
 
 def _ungrouped(call: Call) -> tuple[Tensor, Tensor]:
@@ -212,17 +221,32 @@ class Flex:
     def why_not(self, call: Call) -> str | None:
         if call.dropout:
             return "it has no dropout"
-        if call.q.device.type == "cpu" and call.needs_grad:
+        if call.q.is_cpu and call.needs_grad:
             return "it has no gradients on CPU"
         if self.fused and call.q.dtype == torch.float64:
             return "it has no float64"
-        if self.fused and call.q.device.type == "cpu" and " " in torch.__file__:
+        if self.fused and call.q.is_cpu and " " in torch.__file__:
             return "torch cannot link what it compiles where its own path has a space"
         return None
 
     def run(self, call: Call) -> Result:
+        if torch.compiler.is_compiling():  # which would stumble over the try
+            return self._run(call)
+        try:
+            return self._run(call)
+        except RuntimeError as error:
+            from torch._dynamo.exc import BackendCompilerFailed
+
+            if not isinstance(error, BackendCompilerFailed):
+                raise
+            raise BackendError(
+                f"torch cannot compile FlexAttention for {tuple(call.q.shape)} on {call.q.device}",
+                hint="backend='sdpa' and backend='explicit' compile nothing",
+            ) from error
+
+    def _run(self, call: Call) -> Result:
         attention: Any = _compiled_flex() if self.fused else flex_attention
-        on_cpu = call.q.device.type == "cpu"
+        on_cpu = call.q.is_cpu
         context, aux = attention(
             call.q,
             call.k,
@@ -250,7 +274,7 @@ def _block_mask(call: Call) -> Any:
     mask, empty, dense = call.mask, call.empty, call.mask.dense
     if mask.is_plain and not mask.causal:
         return None
-    offset = torch.tensor(call.S - call.T, device=call.q.device)
+    offset = _offset(call)
 
     def allows(b: Any, h: Any, i: Any, j: Any) -> Any:
         rule = mask.allows(b, i + offset, j)
@@ -276,7 +300,7 @@ def _score_rule(call: Call) -> Callable[..., Any] | None:
     if scoring.is_plain:
         return None
     softcap, slopes, bias = scoring.softcap, scoring.slopes, scoring.bias
-    offset = torch.tensor(call.S - call.T, device=call.q.device)
+    offset = _offset(call)
 
     def score(s: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
         if softcap is not None:
@@ -290,6 +314,11 @@ def _score_rule(call: Call) -> Callable[..., Any] | None:
     return score
 
 
+def _offset(call: Call) -> Tensor:
+    # Not torch.tensor, whose copy to a GPU makes the host wait.
+    return torch.full((), call.S - call.T, device=call.q.device)
+
+
 def _at(x: Tensor, b: Any, h: Any, i: Any, j: Any) -> Any:
     """x[b, h, i, j] where x broadcasts to (B, H, T, S)."""
     x = x.reshape((1,) * (4 - x.dim()) + x.shape)
@@ -299,13 +328,16 @@ def _at(x: Tensor, b: Any, h: Any, i: Any, j: Any) -> Any:
 BACKENDS: dict[str, Backend] = {"explicit": Explicit(), "sdpa": SDPA(), "flex": Flex()}
 
 
+def check_name(name: str) -> None:
+    known = ["auto", *BACKENDS]
+    if name not in known:
+        raise BackendError(f"unknown backend '{name}'", hint=did_you_mean(name, known))
+
+
 def pick(name: str, call: Call) -> Backend:
     """The backend of that name, or for "auto" the fastest that serves the call."""
+    check_name(name)
     if name != "auto":
-        if name not in BACKENDS:
-            raise BackendError(
-                f"unknown backend '{name}'", hint=did_you_mean(name, ["auto", *BACKENDS])
-            )
         reason = BACKENDS[name].why_not(call)
         if reason is not None:
             raise BackendError(
@@ -322,6 +354,6 @@ def pick(name: str, call: Call) -> Backend:
 def _preferred(call: Call) -> tuple[str, ...]:
     q, mask = call.q, call.mask
     fused_mask = mask.is_plain and (not mask.causal or call.T == call.S)
-    if q.device.type == "cuda" and not (fused_mask and call.scoring.is_plain) and call.T > 1:
+    if q.is_cuda and not (fused_mask and call.scoring.is_plain) and call.T > 1:
         return ("flex", "sdpa")
     return ("sdpa",)

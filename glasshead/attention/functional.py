@@ -66,14 +66,17 @@ def attend(
     chosen = pick(backend, call)
     # No kernel is asked to run on nothing: some divide by the size.
     result = (chosen if q.numel() and k.numel() else BACKENDS["explicit"]).run(call)
-    if q.device.type == "cpu" and not torch.compiler.is_compiling():
+    if q.is_cpu and not torch.compiler.is_compiling():
         _check_finite(call, result.context)
-    found_weights, found_lse = result.weights, result.lse
+    if not (weights or lse):
+        return Attended(result.context)
+    found_weights = result.weights
+    found_lse = None if result.lse is None else result.lse.view(B, H, T)
     look = weights and found_weights is None
     # A kernel's own lse has no gradient.
     measure = lse and (found_lse is None or call.needs_grad)
     if look or measure:
-        fresh = observed(q, k, call.mask, scoring, weights=look, lse=measure)
+        fresh = observed(q, k, call.mask, scoring, weights=look, lse=measure, known=found_lse)
         found_weights = fresh[0] if look else found_weights
         found_lse = fresh[1] if measure else found_lse
     return Attended(result.context, found_weights if weights else None, found_lse if lse else None)
@@ -94,13 +97,16 @@ def as_mask(mask: Mask | Tensor | None) -> Mask:
 
 
 def _check_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:
+    q_shape, k_shape, v_shape = q.shape, k.shape, v.shape
     if (
-        q.dim() == k.dim() == v.dim() == 4
+        len(q_shape) == len(k_shape) == len(v_shape) == 4
         and q.dtype == k.dtype == v.dtype
         and q.is_floating_point()
     ):
-        (B, H, _, D), (B_k, H_kv, S, D_k) = q.shape, k.shape
-        fits = B == B_k and D == D_k and v.shape[:3] == (B, H_kv, S)
+        B, H, _, D = q_shape
+        B_k, H_kv, S, D_k = k_shape
+        B_v, H_v, S_v, _ = v_shape
+        fits = B == B_k == B_v and D == D_k and H_kv == H_v and S == S_v
         if fits and H_kv and H % H_kv == 0:
             return
         if fits:
@@ -109,7 +115,7 @@ def _check_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:
                 hint="each key head serves a group of query heads of the same size",
             )
         raise ShapeError(
-            f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)} do not fit together",
+            f"q {tuple(q_shape)}, k {tuple(k_shape)}, v {tuple(v_shape)} do not fit together",
             hint="needed: q (B, H, T, D), k (B, H_kv, S, D), v (B, H_kv, S, D_v)",
         )
     for name, x in (("q", q), ("k", k), ("v", v)):

@@ -92,6 +92,8 @@ class Mask:
         pointless_window = self.window is not None and self.window >= max(T, S)
         if not pointless_causal and not pointless_window:
             return self
+        if self.is_plain:
+            return EVERYTHING
         return replace(
             self,
             causal=self.causal and not pointless_causal,

@@ -14,12 +14,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from glasshead.attention.backends import check_name
 from glasshead.attention.cache import Cache, MemoryCache
 from glasshead.attention.functional import as_mask, attend
 from glasshead.attention.mask import Mask
 from glasshead.attention.norm import RMSNorm, rms_norm
 from glasshead.attention.position import Rotation
-from glasshead.attention.scores import Scoring
+from glasshead.attention.scores import PLAIN, Scoring
 from glasshead.errors import ConfigError, ShapeError
 
 __all__ = ["AttentionOutput", "Look", "MultiHeadAttention"]
@@ -60,6 +61,7 @@ class MultiHeadAttention(nn.Module):
         qkv_bias, out_bias: whether the projections in and out have a bias.
         project: whether the merged heads are projected; without, out is the heads side by side.
         qk_norm: RMS-normalise queries and keys, per head, before they are turned and compared.
+        qk_eps: what keeps that norm from dividing by zero.
         scale: what q @ k^T is multiplied with; 1/sqrt(D) when None.
         softcap: squash scores into (-softcap, softcap).
         dropout: chance that a weight is dropped, in training only.
@@ -82,6 +84,7 @@ class MultiHeadAttention(nn.Module):
         out_bias: bool = True,
         project: bool = True,
         qk_norm: bool = False,
+        qk_eps: float = 1e-6,
         scale: float | None = None,
         softcap: float | None = None,
         dropout: float = 0.0,
@@ -89,8 +92,14 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
-        for name, count in (("d_model", d_model), ("n_heads", n_heads), ("n_kv_heads", n_kv_heads)):
-            if count < 1:
+        counts = {
+            "d_model": d_model,
+            "n_heads": n_heads,
+            "n_kv_heads": n_kv_heads,
+            "d_head": d_head,
+        }
+        for name, count in counts.items():
+            if count is not None and count < 1:
                 raise ConfigError(f"{name} ({count}) must be at least 1", hint=f"try {name}=8")
         if d_head is None and d_model % n_heads:
             near = [n for n in range(1, d_model + 1) if d_model % n == 0]
@@ -108,6 +117,9 @@ class MultiHeadAttention(nn.Module):
             raise ConfigError(
                 f"dropout ({dropout}) must be at least 0 and less than 1", hint="try 0.1"
             )
+        if softcap is not None and not softcap > 0:
+            raise ConfigError(f"softcap ({softcap}) must be more than 0", hint="try 50")
+        check_name(backend)
         D = d_model // n_heads if d_head is None else d_head
         self.d_model, self.d_head = d_model, D
         self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
@@ -123,7 +135,7 @@ class MultiHeadAttention(nn.Module):
         self.out = nn.Linear(n_heads * D, d_model, bias=out_bias) if project else nn.Identity()
         self.qk_norm = qk_norm
         if qk_norm:
-            self.q_norm, self.k_norm = RMSNorm(D), RMSNorm(D)
+            self.q_norm, self.k_norm = RMSNorm(D, qk_eps), RMSNorm(D, qk_eps)
 
     def forward(
         self,
@@ -157,7 +169,8 @@ class MultiHeadAttention(nn.Module):
             q, k, v = self._self(x, rotation)
             if cache is not None:
                 k, v = cache.append(k, v)
-        scoring = Scoring(self.scale, self.softcap, slopes, bias)
+        parts = (self.scale, self.softcap, slopes, bias)
+        scoring = PLAIN if all(part is None for part in parts) else Scoring(*parts)
         seen = attend(
             q,
             k,
@@ -180,7 +193,11 @@ class MultiHeadAttention(nn.Module):
 
     def _self(self, x: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:
         n_q, n_kv = self.n_heads, self.n_kv_heads
-        qk, v = self._heads(self.qkv(x)).split((n_q + n_kv, n_kv), 1)
+        heads = self._heads(self.qkv(x))
+        if rotation is None and not self.qk_norm:
+            q, k, v = heads.split((n_q, n_kv, n_kv), 1)
+            return q, k, v
+        qk, v = heads.split((n_q + n_kv, n_kv), 1)
         # Queries and keys are normed and turned alike, so both at once.
         if self.qk_norm:
             scales = [w.expand(n, 1, -1) for w, n in ((self.q_norm.weight, n_q),

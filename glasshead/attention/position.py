@@ -3,6 +3,7 @@
 Positions             none: the base that the others fill in
 LearnedPositions      a vector per position, added to the embedding
 SinusoidalPositions   the paper's waves, added to the embedding
+SplitSinusoidalPositions   the same waves, all sines before all cosines
 RotaryPositions       queries and keys turned by an angle that grows with the position
 ALiBiPositions        scores lowered in proportion to the distance
 """
@@ -13,6 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from glasshead.attention.rope_scaling import scaling_of
 from glasshead.errors import ConfigError, ShapeError
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "RotaryPositions",
     "Rotation",
     "SinusoidalPositions",
+    "SplitSinusoidalPositions",
     "alibi_slopes",
     "sinusoids",
 ]
@@ -38,7 +41,7 @@ class Rotation(NamedTuple):
 
     def turn(self, x: Tensor) -> Tensor:
         """Turn queries or keys (B, H, T, D): dimension d pairs with d + D/2."""
-        wide = x.float()
+        wide = x if x.dtype == torch.float64 else x.float()
         a, b = wide.chunk(2, -1)
         turned = torch.addcmul(wide * self.cos, torch.cat((b, a), -1), self.sin)
         return turned.to(x.dtype)
@@ -89,6 +92,14 @@ class SinusoidalPositions(Positions):
         return x + sinusoids(positions, self.d_model, self.base).to(x.dtype)
 
 
+class SplitSinusoidalPositions(SinusoidalPositions):
+    """As Marian has them."""
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        waves = sinusoids(positions, self.d_model, self.base)
+        return x + torch.cat((waves[..., 0::2], waves[..., 1::2]), -1).to(x.dtype)
+
+
 def sinusoids(positions: Tensor, d_model: int, base: float = 10_000.0) -> Tensor:
     """The paper's table: sin in the even dimensions, cos in the odd ones.
 
@@ -101,9 +112,12 @@ def sinusoids(positions: Tensor, d_model: int, base: float = 10_000.0) -> Tensor
 
 
 class RotaryPositions(Positions):
-    """Turning q and k by their positions makes their product depend on the distance alone."""
+    """Turning q and k by their positions makes their product depend on the distance alone.
 
-    def __init__(self, d_head: int, base: float = 10_000.0) -> None:
+    `scaling` slows the turns, for texts longer than those of the training (rope_scaling.py).
+    """
+
+    def __init__(self, d_head: int, base: float = 10_000.0, scaling: str | None = None) -> None:
         super().__init__()
         if d_head % 2:
             raise ConfigError(
@@ -111,13 +125,19 @@ class RotaryPositions(Positions):
                 hint="dimensions are turned in pairs; change d_model or n_heads",
             )
         self.d_head, self.base = d_head, base
+        self.scaling = None if scaling is None else scaling_of(scaling)
 
     def rotation(self, positions: Tensor) -> Rotation:
         # Made anew at each call: a table would be a buffer to grow, move and cast.
-        angles = positions[..., None] * _frequencies(self.d_head, self.base, positions.device)
+        frequencies = _frequencies(self.d_head, self.base, positions.device)
+        if self.scaling is not None:
+            frequencies = self.scaling.slowed(frequencies, self.base)
+        angles = positions[..., None] * frequencies
         if positions.dim() == 2:
             angles = angles[:, None]  # (B, 1, T, D / 2)
         cos, sin = angles.cos(), angles.sin()
+        if self.scaling is not None and self.scaling.gain != 1:
+            cos, sin = self.scaling.gain * cos, self.scaling.gain * sin
         return Rotation(torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1))
 
 

@@ -6,11 +6,19 @@
 
 `explicit` is the formula in the dtype it is given; every fused kernel is measured against it.
 `observed` recomputes weights and lse from q and k alone, in float32 or better, in bands of rows
-that skip what the mask hides, so a model may run on any kernel and still be looked into.
+that skip what the mask hides, so a model may run on any kernel and still be looked into. Where a
+kernel has given its lse, that is taken, and on a GPU the weights are made from it in one pass.
 """
 
 import math
+import os
+import shutil
+import sysconfig
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -130,17 +138,27 @@ def explicit(
 
 
 def observed(
-    q: Tensor, k: Tensor, mask: Mask, scoring: Scoring, *, weights: bool, lse: bool
+    q: Tensor,
+    k: Tensor,
+    mask: Mask,
+    scoring: Scoring,
+    *,
+    weights: bool = False,
+    lse: bool = False,
+    known: Tensor | None = None,
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Weights and lse, as asked, from q and k in float32 or better; differentiable."""
+    """Weights and lse, as asked, from q and k in float32 or better; differentiable.
+
+    `known` is the lse (B, H, T) that a kernel has given, without a gradient, if one has.
+    """
     found: tuple[Tensor | None, Tensor | None] = _Observed.apply(
-        q, k, scoring.bias, scoring.slopes, mask, scoring, weights, lse
+        q, k, scoring.bias, scoring.slopes, known, mask, scoring, weights, lse
     )
     return found
 
 
 class _Observed(torch.autograd.Function):
-    """Bands forward; the dense formula backward, where someone asks for that gradient at all."""
+    """Tiles or bands forward; the dense formula backward, where someone asks for that at all."""
 
     @staticmethod
     def forward(
@@ -149,6 +167,7 @@ class _Observed(torch.autograd.Function):
         k: Tensor,
         bias: Tensor | None,
         slopes: Tensor | None,
+        known: Tensor | None,
         mask: Mask,
         scoring: Scoring,
         want_weights: bool,
@@ -157,8 +176,16 @@ class _Observed(torch.autograd.Function):
         ctx.save_for_backward(q, k, bias, slopes)
         ctx.mask, ctx.scoring = mask, scoring
         ctx.set_materialize_grads(False)
+        lse = known.detach() if want_lse and known is not None else None
+        want_lse = want_lse and known is None
+        if not want_weights and not want_lse:
+            return None, lse
+        tiles = None if known is None else _tiles_for(q, mask, scoring)
+        if tiles is not None:
+            return tiles(q, k, known, scoring.scale_for(q.shape[-1]), mask.causal), lse
         with torch.autocast(q.device.type, enabled=False):
-            return _in_bands(_exact(q), _exact(k), mask, scoring, want_weights, want_lse)
+            weights, fresh = _in_bands(_exact(q), _exact(k), mask, scoring, want_weights, want_lse)
+        return weights, fresh if lse is None else lse
 
     @staticmethod
     @once_differentiable
@@ -181,7 +208,31 @@ class _Observed(torch.autograd.Function):
                 total = total + (lse.masked_fill(lse == -math.inf, 0) * d_lse).sum()
         wanted = [t for t in saved if t is not None]
         found = iter(torch.autograd.grad(total, wanted, allow_unused=True))
-        return (*(None if t is None else next(found) for t in saved), *[None] * 4)
+        return (*(None if t is None else next(found) for t in saved), *[None] * 5)
+
+
+def _tiles_for(q: Tensor, mask: Mask, scoring: Scoring) -> Callable[..., Tensor] | None:
+    """The GPU's kernel for weights, where it serves."""
+    # Products of half precision are exact in float32, so kernels agree on the lse.
+    half = q.dtype in (torch.bfloat16, torch.float16)
+    # Fewer rows are not worth a tile, wider heads do not fit every GPU's shared memory.
+    if not (q.is_cuda and half and q.shape[2] >= 128 and q.shape[3] <= 128):
+        return None
+    if not (mask.is_plain and scoring.is_plain) or torch.compiler.is_compiling():
+        return None
+    return _tiles()
+
+
+@lru_cache
+def _tiles() -> Callable[..., Tensor] | None:
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    headers = Path(sysconfig.get_path("include", "posix_prefix"), "Python.h")
+    # Triton is there with most of torch's builds, and builds what it runs.
+    if find_spec("triton") is None or not compiler or not headers.exists():
+        return None
+    from glasshead.attention.weights_kernel import weights_from_lse
+
+    return weights_from_lse
 
 
 def _in_bands(

@@ -11,15 +11,28 @@ Every file is written under a temporary name, synced and renamed. Whoever reads 
 whatever kill, finds the old one or the new one, whole.
 """
 
+from glasshead.checkpoint.exporting import Exported, export_model
+from glasshead.checkpoint.importing import import_model, load
 from glasshead.checkpoint.run import (
     KINDS,
     Loaded,
     Run,
     RunConfig,
     State,
-    load,
     load_parameters,
     parameters,
 )
 
-__all__ = ["KINDS", "Loaded", "Run", "RunConfig", "State", "load", "load_parameters", "parameters"]
+__all__ = [
+    "KINDS",
+    "Exported",
+    "Loaded",
+    "Run",
+    "RunConfig",
+    "State",
+    "export_model",
+    "import_model",
+    "load",
+    "load_parameters",
+    "parameters",
+]

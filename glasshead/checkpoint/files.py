@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from glasshead.errors import CheckpointError
 
-__all__ = ["read_tensors", "replacing", "sync_folder", "write_tensors"]
+__all__ = ["new_folder", "read_tensors", "replacing", "sync_folder", "write_tensors"]
 
 _DTYPES = {
     torch.float64: "F64",
@@ -57,8 +58,37 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def write_tensors(file: BinaryIO, tensors: Mapping[str, Tensor], about: dict[str, str]) -> None:
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to write into. It becomes `path` once everything is in it, or is gone."""
+    made = path.with_name(f".{path.name}.new")
+    try:
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir(parents=True)
+        yield made
+        os.replace(made, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        shutil.rmtree(made, ignore_errors=True)
+        raise CheckpointError(
+            f"cannot make the folder {path}: {error.strerror or error}",
+            hint="make room, or choose another --out",
+        ) from None
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+
+
+def write_tensors(
+    file: BinaryIO,
+    tensors: Mapping[str, Tensor],
+    about: dict[str, str],
+    read: Callable[[str], Tensor] | None = None,
+) -> None:
     """A safetensors file, tensor by tensor.
+
+    With `read`, which gives a tensor by its name, `tensors` may be on the meta device: only one
+    at a time is in memory.
 
     The library's own writer makes a temporary file of its own, which a kill leaves behind, and
     hides the number of an error; `save` to bytes would need the memory twice.
@@ -77,7 +107,8 @@ def write_tensors(file: BinaryIO, tensors: Mapping[str, Tensor], about: dict[str
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     file.write(len(text).to_bytes(8, "little") + text)
-    for _, tensor in order:
+    for name, tensor in order:
+        tensor = tensor if read is None else read(name)
         plain = tensor.detach().cpu().contiguous().flatten()
         file.write(plain.view(torch.uint8).numpy().data)
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,10 +12,10 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from glasshead.checkpoint.files import read_tensors, replacing, sync_folder, write_tensors
+from glasshead.checkpoint.files import new_folder, read_tensors, replacing, write_tensors
 from glasshead.errors import CheckpointError, did_you_mean
 from glasshead.model.gpt import GPT, GPTConfig
-from glasshead.model.transformer import Reader, Transformer, TransformerConfig
+from glasshead.model.transformer import Encoder, Reader, Transformer, TransformerConfig
 from glasshead.text.tokenizer import Tokenizer, load_tokenizer
 
 try:
@@ -33,6 +32,7 @@ KINDS: dict[str, tuple[Callable[..., Any], Callable[[Any], nn.Module]]] = {
     "gpt": (GPTConfig, GPT),
     "transformer": (TransformerConfig, Transformer),
     "reader": (TransformerConfig, Reader),
+    "encoder": (TransformerConfig, Encoder),
 }
 
 
@@ -118,6 +118,17 @@ class Run:
         cls, path: str | Path, config: RunConfig, tokenizer: Tokenizer, model: nn.Module
     ) -> "Run":
         """A new folder with the model as it is at the start. It appears whole, or not at all."""
+        return cls.make(path, config, tokenizer, lambda run: run.save_model(model, step=0))
+
+    @classmethod
+    def make(
+        cls,
+        path: str | Path,
+        config: RunConfig,
+        tokenizer: Tokenizer,
+        fill: Callable[["Run"], None],
+    ) -> "Run":
+        """A new folder; `fill` writes the model into it."""
         path = Path(path)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise CheckpointError(
@@ -126,23 +137,13 @@ class Run:
                 if (path / "config.json").exists()
                 else "choose another --out",
             )
-        made = path.with_name(f".{path.name}.new")
-        try:
-            shutil.rmtree(made, ignore_errors=True)
-            (made / "state").mkdir(parents=True)
+        with new_folder(path) as made:
+            (made / "state").mkdir()
             run = cls(made, config)
             with replacing(made / "tokenizer.json") as file:
                 file.write(tokenizer.to_json().encode())
-            run.save_model(model, step=0)
             run.save_config(config)
-            os.replace(made, path)
-            sync_folder(path.parent)
-        except OSError as error:
-            shutil.rmtree(made, ignore_errors=True)
-            raise CheckpointError(
-                f"cannot make the folder {path}: {error.strerror}",
-                hint="make room, or choose another --out",
-            ) from None
+            fill(run)
         return cls(path, config)
 
     @classmethod
@@ -167,8 +168,17 @@ class Run:
             file.write(f"{text}\n".encode())
 
     def save_model(self, model: nn.Module, step: int) -> None:
+        self.save_tensors(parameters(model), step)
+
+    def save_tensors(
+        self,
+        tensors: Mapping[str, Tensor],
+        step: int = 0,
+        read: Callable[[str], Tensor] | None = None,
+    ) -> None:
+        """The model's parameters; with `read` one at a time, as `write_tensors` has it."""
         with replacing(self.path / "model.safetensors") as file:
-            write_tensors(file, parameters(model), {"format": "pt", "step": str(step)})
+            write_tensors(file, tensors, {"format": "pt", "step": str(step)}, read)
 
     def save_state(self, state: State, rotate: bool = True) -> None:
         """The new state becomes the last; the last becomes the previous, unless told not to."""

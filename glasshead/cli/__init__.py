@@ -13,7 +13,21 @@ import typer
 from typer.core import TyperGroup
 
 from glasshead import __version__
-from glasshead.cli import doctor, generate, ladder, score, steps, train, world
+from glasshead.cli import (
+    atlas,
+    demo,
+    doctor,
+    export,
+    generate,
+    import_,
+    ladder,
+    look,
+    score,
+    steps,
+    train,
+    translate,
+    world,
+)
 from glasshead.cli.flags import Grouped
 from glasshead.cli.terminal import report
 from glasshead.errors import GlassheadError, InputError, did_you_mean
@@ -25,10 +39,16 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "steps": steps.steps,
     "doctor": doctor.doctor,
     "world": world.world,
+    "demo": demo.demo,
     "ladder": ladder.ladder,
     "train": train.train,
     "generate": generate.generate,
+    "translate": translate.translate,
     "score": score.score,
+    "look": look.look,
+    "atlas": atlas.atlas,
+    "import": import_.import_,
+    "export": export.export,
 }
 
 # typer ships its own copy of click, older ones use click itself; this is the class of either.

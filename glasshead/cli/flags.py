@@ -5,7 +5,7 @@ The config's file is read, not imported: `--help` must not wait for torch.
 
 import ast
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
-__all__ = ["Flag", "Grouped", "flags_of", "with_flags"]
+__all__ = ["Flag", "Grouped", "flags_of", "spread", "with_flags"]
 
 PACKAGE = Path(__file__).resolve().parents[1]
 TYPES: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
@@ -57,11 +57,20 @@ def flags_of(file: str, config: str) -> list[Flag]:
     return flags
 
 
-def with_flags(**panels: tuple[str, str]) -> Callable[[Function], Function]:
+def with_flags(
+    *, without: Container[str] = (), **panels: tuple[str, str]
+) -> Callable[[Function], Function]:
     """Give a command one flag for each field of some configs, under a heading for each config.
 
-    The command takes them as `**flags`; one that was not given is None.
+    A field that several configs have is one flag, shown where it comes first. The command takes
+    them as `**flags`; one that was not given is None.
     """
+    found: dict[str, tuple[str, Flag]] = {}
+    for heading, place in panels.items():
+        for flag in flags_of(*place):
+            first = found.setdefault(flag.name, (heading, flag))[1]
+            if first.type is not flag.type:
+                raise TypeError(f"{flag.name} is {first.type} and {flag.type} in one command")
 
     def decorate(function: Function) -> Function:
         signature = inspect.signature(function)
@@ -82,8 +91,8 @@ def with_flags(**panels: tuple[str, str]) -> Callable[[Function], Function]:
                     ),
                 ],
             )
-            for panel, (file, config) in panels.items()
-            for flag in flags_of(file, config)
+            for panel, flag in found.values()
+            if flag.name not in without
         ]
         function.__signature__ = signature.replace(parameters=[*own, *made])  # type: ignore[attr-defined]
         return function
@@ -92,7 +101,19 @@ def with_flags(**panels: tuple[str, str]) -> Callable[[Function], Function]:
 
 
 class Grouped(TyperCommand):
-    """Shows options that have a heading of their own under it."""
+    """Shows options that have a heading of their own under it.
+
+    A repeatable option whose metavar is two words, such as SRC TGT, takes one word or two.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        wide = {
+            name
+            for param in self.params
+            if getattr(param, "multiple", False) and " " in (param.metavar or "")
+            for name in param.opts
+        }
+        return super().parse_args(ctx, spread(args, wide))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
@@ -105,3 +126,20 @@ class Grouped(TyperCommand):
         for heading, records in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(records)
+
+
+def spread(args: Sequence[str], wide: Container[str]) -> list[str]:
+    """An option that is followed by two words is written once for each.
+
+    >>> spread(["--pairs", "a.de", "a.en", "--steps", "9"], {"--pairs"})
+    ['--pairs', 'a.de', '--pairs', 'a.en', '--steps', '9']
+    """
+    out: list[str] = []
+    for index, word in enumerate(args):
+        if word == "--":
+            return [*out, *args[index:]]
+        second = index >= 2 and args[index - 2] in wide
+        if second and args[index - 1] not in wide and (word == "-" or word[:1] != "-"):
+            out.append(args[index - 2])
+        out.append(word)
+    return out

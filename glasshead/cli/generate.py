@@ -79,7 +79,7 @@ def generate(
     text = read_prompt(prompt)
     seed = random.randrange(2**32) if seed is None else seed
     loaded, model = open_gpt(run, device, precision)
-    ids = loaded.tokenizer.encode_ids(text).tolist() or start_ids(loaded.tokenizer)
+    ids = loaded.tokenizer.prompt_ids(text) or start_ids(loaded.tokenizer)
     if len(ids) > (limit := model.config.max_len):
         sys.stderr.write(
             f"the prompt has {len(ids)} tokens: only the last {limit} (max_len) are read\n"

@@ -1,17 +1,19 @@
-"""`glasshead score`: how well a run's model predicts a text."""
+"""`glasshead score`: how well a run's model predicts a text, or translates."""
 
 import codecs
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glasshead.cli.flags import with_flags
 from glasshead.cli.generate import Precision, open_gpt
+from glasshead.cli.score_pairs import score_pairs
 from glasshead.cli.terminal import console
 
 if TYPE_CHECKING:
@@ -25,11 +27,20 @@ __all__ = ["score"]
 FULL = 12.0  # bits that get the strongest shade
 
 
+@with_flags(Search=("generate/beam.py", "SearchConfig"))
 def score(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained run.")],
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Text, also .gz, .xz or .jsonl; - for stdin.")
-    ],
+        str | None,
+        typer.Argument(metavar="FILE", help="Text, also .gz, .xz or .jsonl; - for stdin."),
+    ] = None,
+    pairs: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SRC TGT", help="Two files, line by line, or one .tsv."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --pairs: keep the translations.")
+    ] = None,
     tokens: Annotated[
         bool, typer.Option("--tokens", help="Show each token with its surprise in bits.")
     ] = False,
@@ -39,14 +50,17 @@ def score(
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    **flags: Any,
 ) -> None:
-    """Measure how well a run's model predicts a text: loss, perplexity, bits per byte.
+    """Measure how well a run's model predicts a text (loss, perplexity, bits per byte), or how
+    well it translates (BLEU and chrF).
 
     \b
     Examples:
       glasshead score runs/poems held-out.txt
       glasshead score runs/poems held-out.txt --tokens
       glasshead score runs/poems - --json < held-out.txt
+      glasshead score runs/de-en --pairs test.de test.en --out said.en
 
     Every token but the first of a text counts once. A text longer than the model's max_len is
     read in windows that start --stride tokens apart: after the first, each token is predicted from
@@ -54,7 +68,60 @@ def score(
 
     With --tokens the background tells the surprise, from none to 12 bits; without colours it
     stands behind the token, as in sun⟨3.2⟩. Bytes of one character are shown together.
+
+    With --pairs the sources are translated and compared with the targets by sacrebleu; a
+    signature behind each figure says how. The search is the paper's: --beam 4 --alpha 0.6.
     """
+    settings = {name: value for name, value in flags.items() if value is not None}
+    only_text = {"--tokens": tokens or None, "--stride": stride}
+    only_pairs = {"--out": out, **{f"--{n.replace('_', '-')}": v for n, v in settings.items()}}
+    _check_kind(run, file, pairs, only_text if pairs else only_pairs)
+    if pairs:
+        score_pairs(run, pairs, settings, device, out, as_json)
+    else:
+        assert file is not None
+        _score_text(run, file, tokens, stride, device, as_json)
+
+
+def _check_kind(
+    run: Path, file: str | None, pairs: list[str] | None, unfit: Mapping[str, object]
+) -> None:
+    """A language model is scored on a text, a translator on pairs, and neither on both."""
+    from glasshead.checkpoint import Run
+    from glasshead.errors import ConfigError, InputError
+
+    if pairs and file is not None:
+        raise InputError(
+            f"FILE ({file}) and --pairs ({' '.join(pairs)}) cannot go together",
+            hint="a text for a language model, pairs for a translator",
+        )
+    kind = Run.open(run).config.kind
+    if kind not in ("gpt", "transformer"):
+        raise InputError(f"{run} is a {kind}, which is not scored", hint="name another run")
+    if kind == "gpt" and pairs:
+        raise InputError(
+            f"{run} is a gpt, which does not translate",
+            hint=f"it is scored on a text: glasshead score {run} held-out.txt",
+        )
+    if kind == "transformer" and not pairs:
+        raise InputError(
+            f"{run} is a translator, which is scored on pairs",
+            hint=f"try: glasshead score {run} --pairs SRC TGT",
+        )
+    if file is None and not pairs:
+        raise InputError(
+            "there is nothing to score", hint=f"name a file: glasshead score {run} held-out.txt"
+        )
+    given = [name for name, value in unfit.items() if value is not None]
+    if given:
+        raise ConfigError(
+            f"{given[0]} is for {'texts' if pairs else '--pairs'}", hint="leave it out"
+        )
+
+
+def _score_text(
+    run: Path, file: str, tokens: bool, stride: int | None, device: str, as_json: bool
+) -> None:
     from glasshead.errors import InputError
     from glasshead.generate.score import Score, encoded, surprises
 

@@ -1,4 +1,4 @@
-"""`glasshead train`: a model of your own text."""
+"""`glasshead train`: a model of your own text, or of your own translations."""
 
 import os
 import sys
@@ -24,9 +24,14 @@ SAMPLE_TOKENS = 80
 
 
 @with_flags(
+    without={"pad"},  # the tokenizer decides
     Text=("train/language.py", "TextConfig"),
+    Pairs=("train/parallel.py", "PairConfig"),
+    Stories_to_read=("train/refer.py", "ReferConfig"),
+    Stories_to_translate=("train/world_pairs.py", "WorldConfig"),
     Training=("train/config.py", "TrainConfig"),
     Model=("model/gpt.py", "GPTConfig"),
+    Encoder_and_decoder=("model/transformer.py", "TransformerConfig"),
 )
 def train(
     texts: Annotated[
@@ -35,8 +40,32 @@ def train(
             metavar="TEXT...", help="Files, folders, patterns; .gz, .xz, .jsonl; - for stdin."
         ),
     ] = None,
+    pairs: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SRC TGT",
+            help="Learn to translate: two files, line by line, or a .tsv; may be repeated.",
+        ),
+    ] = None,
+    val: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SRC TGT", help="Pairs to validate on, instead of some of --pairs."),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="text, pairs, refer (what pronouns stand for) or world (translate "
+            "stories), which need no files [default: by what is named]",
+        ),
+    ] = None,
     preset: Annotated[
-        str | None, typer.Option(metavar="NAME", help="nano, tiny, small or gpt2 [default: nano]")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="nano, tiny, small, llama, gpt2; for pairs: pairs, pairs-tiny; for refer: reader; "
+            "for world: translator [default: the first]",
+        ),
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="Print the preset and do nothing.")] = False,
     out: Annotated[
@@ -58,7 +87,7 @@ def train(
     ] = None,
     **flags: Any,
 ) -> None:
-    """Train a model on your text. What is not given comes from the preset; --show prints it.
+    """Train a model on your text, or to translate. What is not given comes from the preset.
 
     \b
     Examples:
@@ -66,44 +95,64 @@ def train(
       glasshead train books/ --preset tiny --minutes 20 --out runs/books
       glasshead train --resume runs/books
       glasshead train mine.txt --from runs/books --steps 500
+      glasshead train --pairs my.de my.en --val val.de val.en --stop-on bleu --patience 5
+      glasshead train --pairs my.tsv --languages zh,en --lowercase
+      glasshead train --task refer
       glasshead train --preset small --show
 
     It ends with the run's folder on stdout. Ctrl-C, or SIGTERM, saves and ends.
     """
-    from glasshead.errors import ConfigError, InputError
+    from glasshead.errors import ConfigError
     from glasshead.machine import settle_half_precision
-    from glasshead.train.presets import find_preset
+    from glasshead.train.presets import PRESETS, find_preset, presets_for
 
     given = {name: value for name, value in flags.items() if value is not None}
-    chosen = find_preset(preset or "nano")
     for one, value, other, there in (
         ("--from", from_, "--resume", resume),
         ("--preset", preset, "--resume", resume),
         ("--out", out, "--resume", resume),
+        ("--task", task, "--resume", resume),
         ("--preset", preset, "--from", from_),
+        ("TEXT", _words(texts), "--pairs", _words(pairs)),
     ):
-        if value is not None and there is not None:
+        if value and there:
             raise ConfigError(
                 f"{one} {value} and {other} {there} cannot go together",
-                hint="--resume RUN goes on with a run; --from RUN begins a new one with its model",
+                hint="--resume RUN goes on with a run; --from RUN begins a new one with its model"
+                if there in (resume, from_)
+                else "a run is trained on one or the other",
             )
-    if not texts and resume is None and not show:
-        raise InputError("no text to train on", hint="name a file: glasshead train my.txt")
+    if val and not pairs and not resume:
+        raise ConfigError(f"--val {_words(val)} is for --pairs", hint="name both, or neither")
+    named = "pairs" if pairs else "text" if texts else None
+    if task and named and task != named:
+        raise ConfigError(
+            f"--task {task} and {named} {_words(pairs or texts)} cannot go together",
+            hint="leave one of them out",
+        )
     settle_half_precision()  # before torch computes anything
+    from glasshead.generate.beam import greedy_decoder
     from glasshead.train import runs
 
+    known = named or task or (PRESETS[preset].task if preset in PRESETS else None)
+    subject = runs.find_subject(known or "text")
+    size = preset or presets_for(subject.name)[0]
     if show:
-        print(runs.shown(chosen, given))
+        print(runs.shown(subject, find_preset(size, subject.name), given))
         return
-    place = runs.Place(cache or _cache(), _watch(), _sample, _tokenising())
+    sources = {"sources": [*(texts or pairs or [])], "val": val or []}
+    sources = {name: files for name, files in sources.items() if files}
+    place = runs.Place(cache or _cache(), _watch(), _sample, greedy_decoder, _tokenising())
     if resume is not None:
-        trainer = runs.resume(resume, texts or [], given, place)
+        trainer = runs.resume(resume, sources, given, place, named)
     else:
-        out = out or runs.free_name(Path("runs"), _name(texts or [], from_, preset))
+        first = sources.get("sources", [subject.name])[0]
+        out = out or runs.free_name(Path("runs"), _name(first, from_.name if from_ else size))
         if from_ is not None:
-            trainer = runs.begin_from(from_, texts or [], given, out, place)
+            trainer = runs.begin_from(subject if known else None, from_, sources, given, out, place)
         else:
-            trainer = runs.begin(texts or [], chosen, given, out, place)
+            chosen = find_preset(size, subject.name)
+            trainer = runs.begin(subject, sources, chosen, given, out, place)
     assert trainer.run
     path = trainer.run.path
     place.watch.say(f"{path}: {trainer.model!r}, {_settings(trainer.config)}")
@@ -119,10 +168,17 @@ def _cache() -> Path:
     return Path(base) / "glasshead" / "tokens"
 
 
-def _name(texts: list[str], origin: Path | None, preset: str | None) -> str:
-    """my.txt.xz by nano -> my-nano"""
-    first = "stdin" if texts[0] == "-" else Path(texts[0]).absolute().name.split(".")[0]
-    return f"{first or 'text'}-{origin.name if origin else preset or 'nano'}"
+def _name(first: str, origin: str) -> str:
+    """
+    >>> _name("books/my.txt.xz", "nano")
+    'my-nano'
+    """
+    stem = "stdin" if first == "-" else Path(first).absolute().name.split(".")[0]
+    return f"{stem or 'text'}-{origin}"
+
+
+def _words(files: list[str] | None) -> str:
+    return " ".join(files or [])
 
 
 def _watch() -> "Watch":
@@ -172,8 +228,7 @@ def _ending(outcome: "Outcome", path: Path) -> str:
             f"stopped by {outcome.signal.name} at step {p.step:,} and saved; "
             f"to go on: glasshead train --resume {path}"
         )
-    best = (
-        "" if p.best_loss is None else f"; best val_loss {p.best_loss:.4f} at step {p.best_step:,}"
-    )
+    found = ", ".join(f"{name} {value:.4f}" for name, value in p.best.items())
+    best = f"; best {found} at step {p.best_step:,}" if found else ""
     skipped = f"; {p.skipped} steps skipped, not finite" if p.skipped else ""
     return f"{outcome.reason} at step {p.step:,} after {clock(p.seconds)}{best}{skipped}"

@@ -313,7 +313,7 @@ def _memory() -> int | None:
 
 def _font() -> str | None:
     try:
-        from glasshead.lab.fonts import chinese_font
+        from glasshead.observe.fonts import chinese_font
     except Exception:  # matplotlib is broken, which is a problem of its own
         return None
     return chinese_font()

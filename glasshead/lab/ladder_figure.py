@@ -125,7 +125,7 @@ def as_json(rows: Sequence[Summary], text: LadderText) -> dict[str, Any]:
 
 def label_font() -> str | None:
     """An installed font that has all Chinese characters of the picture."""
-    from glasshead.lab.fonts import chinese_font
+    from glasshead.observe.fonts import chinese_font
 
     return chinese_font("".join([*ADDS["zh"], *_CHINESE.values()]))
 

@@ -16,7 +16,7 @@ from rich.text import Text
 from glasshead.attention.steps import Array
 from glasshead.lab.walkthrough import Walkthrough
 
-__all__ = ["Language", "tables"]
+__all__ = ["Language", "bar", "tables"]
 
 Language = Literal["zh", "en"]
 
@@ -176,7 +176,7 @@ def _detail(
     table.columns[3].justify = "left"
     for j, label in enumerate(labels):
         weight = float(s.weights[i, j])
-        table.add_row(_word(label), _number(powers[j]), _number(weight), _bar(weight, ascii_only))
+        table.add_row(_word(label), _number(powers[j]), _number(weight), bar(weight, ascii_only))
     _foot(table, text["sum"], _number(powers.sum()), _number(s.weights[i].sum()), "")
     yield table
 
@@ -260,7 +260,7 @@ def _vector(vector: Sequence[float] | Array, text: dict[str, str]) -> str:
     return shown + ("  " + text["more"].format(n=rest) if rest > 0 else "")
 
 
-def _bar(weight: float, ascii_only: bool) -> str:
+def bar(weight: float, ascii_only: bool) -> str:
     """A weight of 1 fills the bar; eighths of a cell are drawn where the terminal has them."""
     eighths = round(weight * _BAR_CELLS * 8)
     if ascii_only:

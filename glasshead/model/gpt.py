@@ -33,10 +33,11 @@ class GPTConfig:
     d_model: int = 128
     d_head: int | None = None  # d_model / n_heads
     d_ff: int | None = None  # 4 x d_model; 8/3 x d_model for swiglu
-    positions: str = "learned"  # none, learned, sinusoidal, rotary, alibi
+    positions: str = "learned"  # none, learned, sinusoidal, sinusoidal-split, rotary, alibi
     rope_base: float = 10_000.0
+    rope_scaling: str | None = None  # linear:4, llama3:8,1,4,8192 or yarn:4,32,1,32768
     window: int | None = None  # how far back attention sees
-    feed_forward: str = "gelu"  # relu, gelu, gelu-tanh, relu2, swiglu, linear-relu, none
+    feed_forward: str = "gelu"  # relu, gelu, gelu-tanh, silu, relu2, swiglu, linear-relu, none
     norm: str = "layer"  # layer, rms
     norm_place: str = "pre"  # pre, post, none
     norm_eps: float = 1e-5
@@ -44,9 +45,11 @@ class GPTConfig:
     project: bool = True  # whether merged heads are projected
     qkv_bias: bool = False
     bias: bool = True  # of all other linear layers in the blocks
+    out_bias: bool | None = None  # of the projection after attention; as bias when not given
     head_bias: bool = True
     tied: bool = False  # the head is the embedding table
     qk_norm: bool = False
+    qk_eps: float = 1e-6  # of qk_norm
     softcap: float | None = None  # of attention scores
     logit_softcap: float | None = None
     dropout: float = 0.0  # of weights, of the projection, of the feed-forward

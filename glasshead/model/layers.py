@@ -27,6 +27,7 @@ from glasshead.attention.position import (
     RotaryPositions,
     Rotation,
     SinusoidalPositions,
+    SplitSinusoidalPositions,
 )
 from glasshead.errors import ConfigError, did_you_mean
 
@@ -124,6 +125,7 @@ FEED_FORWARDS: dict[str, Callable[[int, int, bool], nn.Module]] = {
     "gelu": _bent_by(F.gelu),
     "gelu-tanh": _bent_by(lambda x: F.gelu(x, approximate="tanh")),
     "relu2": _bent_by(squared_relu),
+    "silu": _bent_by(F.silu),
     "swiglu": GatedFeedForward,
     "linear-relu": Activated,
 }
@@ -170,7 +172,8 @@ def new_positions(config: "AnyConfig") -> Positions:
         "none": Positions,
         "learned": lambda: LearnedPositions(config.max_len, config.d_model),
         "sinusoidal": lambda: SinusoidalPositions(config.d_model),
-        "rotary": lambda: RotaryPositions(d_head, config.rope_base),
+        "sinusoidal-split": lambda: SplitSinusoidalPositions(config.d_model),
+        "rotary": lambda: RotaryPositions(d_head, config.rope_base, config.rope_scaling),
         "alibi": lambda: ALiBiPositions(config.n_heads),
     }
     return choose(kinds, config.positions, "positions")()
@@ -204,9 +207,10 @@ def _attention(config: "AnyConfig") -> MultiHeadAttention:
         n_kv_heads=c.n_kv_heads,
         d_head=c.d_head,
         qkv_bias=c.qkv_bias,
-        out_bias=c.bias,
+        out_bias=c.bias if c.out_bias is None else c.out_bias,
         project=c.project,
         qk_norm=c.qk_norm,
+        qk_eps=c.qk_eps,
         softcap=c.softcap,
         dropout=c.weight_dropout,
         backend=c.backend,

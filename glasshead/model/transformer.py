@@ -48,9 +48,9 @@ class TransformerConfig:
     d_model: int = 256
     d_head: int | None = None  # d_model / n_heads
     d_ff: int | None = None  # 4 x d_model; 8/3 x d_model for swiglu
-    positions: str = "sinusoidal"  # none, learned, sinusoidal, rotary, alibi
+    positions: str = "sinusoidal"  # none, learned, sinusoidal, sinusoidal-split, rotary, alibi
     rope_base: float = 10_000.0
-    feed_forward: str = "relu"  # relu, gelu, gelu-tanh, relu2, swiglu, linear-relu, none
+    feed_forward: str = "relu"  # relu, gelu, gelu-tanh, silu, relu2, swiglu, linear-relu, none
     norm: str = "layer"  # layer, rms
     norm_place: str = "pre"  # pre, post (the paper), none
     norm_eps: float = 1e-5
@@ -64,6 +64,11 @@ class TransformerConfig:
     weight_dropout: float = 0.0  # of attention weights
     init: str = "xavier"  # xavier, torch
     pad: int = 0  # the id of padding
+    scaled: bool = True  # embeddings are multiplied with sqrt(d_model)
+    embed_norm: bool = False  # embeddings are normed, positions and all
+    n_segments: int = 0  # vectors for parts of a text, of which only the first is used (BERT)
+    head_bias: bool = False
+    starts_with_pad: bool = False  # a translation begins with the id of padding (Marian)
     backend: str = "auto"
 
     def __post_init__(self) -> None:
@@ -72,6 +77,10 @@ class TransformerConfig:
                 raise ConfigError(
                     f"{name} ({getattr(self, name)}) must be at least 1", hint=f"try {name}=8"
                 )
+        if self.n_segments < 0:
+            raise ConfigError(
+                f"n_segments ({self.n_segments}) must be at least 0", hint="try n_segments=0"
+            )
         if not 0 <= self.pad < self.vocab_size:
             raise ConfigError(
                 f"pad ({self.pad}) is no id of a vocabulary of {self.vocab_size}",
@@ -89,6 +98,18 @@ class TransformerConfig:
     @property
     def project(self) -> bool:
         return True
+
+    @property
+    def out_bias(self) -> bool:
+        return self.bias
+
+    @property
+    def qk_eps(self) -> float:
+        return 1e-6
+
+    @property
+    def rope_scaling(self) -> None:
+        return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,17 +136,29 @@ class LayerCaches(NamedTuple):
 
 
 class _Embedding(nn.Module):
-    """Ids become vectors: the table's, times sqrt(d_model), and where they stand."""
+    """Ids become vectors: the table's, times sqrt(d_model), and where they stand.
+
+    `scaled`, `embed_norm` and `n_segments` make it that of other families.
+    """
 
     def __init__(self, config: TransformerConfig, table: nn.Embedding | None = None) -> None:
         super().__init__()
         self.table = table or nn.Embedding(config.vocab_size, config.d_model)
         self.positions = new_positions(config)
         self.dropout = nn.Dropout(config.dropout)
-        self.scale = math.sqrt(config.d_model)
+        self.scale = math.sqrt(config.d_model) if config.scaled else 1.0
+        self.segments: nn.Embedding | None = None
+        if config.n_segments:
+            self.segments = nn.Embedding(config.n_segments, config.d_model)
+        self.norm: nn.Module = nn.Identity()
+        if config.embed_norm:
+            self.norm = choose(NORMS, config.norm, "norm")(config.d_model, eps=config.norm_eps)
 
     def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
-        return self.dropout(self.positions.embed(self.table(ids) * self.scale, positions))
+        x = self.table(ids) * self.scale  # (B, T, C)
+        if self.segments is not None:
+            x = x + self.segments.weight[0]
+        return self.dropout(self.norm(self.positions.embed(x, positions)))
 
 
 class Encoder(nn.Module):
@@ -172,6 +205,8 @@ class Decoder(nn.Module):
             positions = torch.arange(start, start + ids.shape[1], device=ids.device)
         else:
             keys = ids != self.config.pad
+            if self.config.starts_with_pad:
+                keys[:, 0] = True
             positions, rules = _positions(keys), Mask(causal=True, keys=keys)
         places = self.embedding.positions
         x, memory_mask = self.embedding(ids, positions), Mask(keys=memory.keys)
@@ -243,7 +278,7 @@ def _last_norm(config: TransformerConfig) -> nn.Module:
 
 
 def _head(config: TransformerConfig, table: nn.Embedding) -> nn.Linear:
-    head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+    head = nn.Linear(config.d_model, config.vocab_size, bias=config.head_bias)
     if config.tied:
         head.weight = table.weight
     return head

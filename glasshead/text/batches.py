@@ -4,7 +4,7 @@ The draws are raw Philox numbers, which are the same on every machine and for ev
 NumPy; nothing is remembered from one batch to the next but what could be computed again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +15,13 @@ from torch import Tensor
 
 from glasshead.errors import ConfigError, InputError
 
-__all__ = ["Batch", "PairBatch", "PairBatches", "TextBatches"]
+__all__ = ["Batch", "PairBatch", "PairBatches", "Rows", "TextBatches", "draw"]
 
 CHUNK = 64  # steps whose offsets are drawn together: setting up a generator costs as much as a step
 
 
-def _draw(seed: int, number: int, count: int) -> NDArray[np.uint64]:
+def draw(seed: int, number: int, count: int) -> NDArray[np.uint64]:
+    """The same numbers for the same seed and number, always."""
     key = np.array([seed % 2**64, number], dtype=np.uint64)
     return np.random.Philox(key=key).random_raw(count)
 
@@ -67,7 +68,7 @@ class TextBatches:
         _check_step(step)
         chunk, row = divmod(step, CHUNK)
         if chunk != self._chunk:
-            raw = _draw(self.seed, chunk, CHUNK * self.batch_size)
+            raw = draw(self.seed, chunk, CHUNK * self.batch_size)
             # The bias of the remainder is below starts / 2**64.
             offsets = (raw % np.uint64(self._starts)).astype(np.int64)
             self._chunk, self._offsets = chunk, offsets.reshape(CHUNK, self.batch_size)
@@ -97,6 +98,8 @@ class PairBatches:
 
     A batch costs rows times the longer of its two widths, padding included. Which lengths meet is
     the same in every epoch; which pairs of a length meet, and the order of batches, is drawn anew.
+    `spelled` may give each epoch the same pairs in other ids, a little longer: batches then cost
+    a little more, and there are as many of them.
     """
 
     def __init__(
@@ -110,6 +113,7 @@ class PairBatches:
         bos: int,
         eos: int,
         lines: Sequence[int] | None = None,
+        spelled: "Callable[[int], tuple[Rows, Rows]] | None" = None,
     ) -> None:
         if len(src_ids) != len(tgt_ids) or not len(src_ids):
             raise InputError(
@@ -117,7 +121,7 @@ class PairBatches:
                 hint="give as many of one as of the other, and at least one",
             )
         self.seed, self.pad, self.bos, self.eos = seed, pad, bos, eos
-        self._source, self._target = _Rows(src_ids), _Rows(tgt_ids)
+        self._source, self._target, self._spelled = Rows.of(src_ids), Rows.of(tgt_ids), spelled
         self._sizes = np.maximum(self._source.lengths, self._target.lengths + 1)
         for problem, text in (
             (self._sizes > max_tokens, f"is longer than max_tokens ({max_tokens})"),
@@ -156,7 +160,10 @@ class PairBatches:
     def _rows(self, step: int) -> NDArray[np.int64]:
         epoch, index = divmod(step, self.steps_per_epoch)
         if epoch != self._epoch:
-            draws = _draw(self.seed, epoch, len(self._sizes) + self.steps_per_epoch)
+            if self._spelled:
+                self._source, self._target = self._spelled(epoch)
+                self._sizes = np.maximum(self._source.lengths, self._target.lengths + 1)
+            draws = draw(self.seed, epoch, len(self._sizes) + self.steps_per_epoch)
             ties, order = draws[: len(self._sizes)], draws[len(self._sizes) :]
             groups = np.split(np.lexsort((ties, self._sizes)), self._cuts)
             self._plan = [groups[place] for place in np.argsort(order, kind="stable")]
@@ -164,14 +171,22 @@ class PairBatches:
         return self._plan[index]
 
 
-class _Rows:
+class Rows:
     """Rows of different lengths, laid end to end."""
 
-    def __init__(self, rows: Sequence[Sequence[int] | NDArray[Any]]) -> None:
-        self.lengths = np.array([len(row) for row in rows], dtype=np.int64)
-        self._starts = np.cumsum(self.lengths) - self.lengths
+    def __init__(self, flat: NDArray[Any], lengths: NDArray[np.int64]) -> None:
+        self.lengths = lengths
+        self._starts = np.cumsum(lengths) - lengths
         # The last entry is there to be looked at, never used, beyond the end of the last row.
-        self._flat = np.concatenate([np.asarray(row, dtype=np.int64) for row in [*rows, [0]]])
+        self._flat = np.append(flat.astype(np.int64), 0)
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int] | NDArray[Any]]) -> "Rows":
+        lengths = np.array([len(row) for row in rows], dtype=np.int64)
+        return cls(np.concatenate([np.asarray(row, dtype=np.int64) for row in rows]), lengths)
+
+    def __getitem__(self, row: int) -> NDArray[np.int64]:
+        return self._flat[self._starts[row] : self._starts[row] + self.lengths[row]]
 
     def padded(self, rows: NDArray[np.int64], pad: int) -> NDArray[np.int64]:
         lengths = self.lengths[rows]

@@ -1,7 +1,7 @@
 """Byte-level BPE, trained on the user's text by Hugging Face `tokenizers`."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tokenizers
@@ -10,7 +10,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 from glasshead.errors import ConfigError, InputError
 from glasshead.text.table import Ids, Table, number_specials, utf8
 
-__all__ = ["BPETokenizer", "Cutter"]
+__all__ = ["VISIBLE_BYTES", "BPETokenizer", "Cutter", "marks_of", "spelled_bytes"]
 
 # A word is a run of letters with the space before it; Chinese and Japanese runs stand apart from
 # Latin ones; numbers go by three digits. Line ends share a word with nothing else, which is what
@@ -41,7 +41,7 @@ def _visible_bytes() -> dict[str, int]:
     return shown | {chr(0x100 + index): value for index, value in enumerate(hidden)}
 
 
-_BYTE_OF = _visible_bytes()
+VISIBLE_BYTES = _visible_bytes()
 
 
 class BPETokenizer(Table):
@@ -60,12 +60,12 @@ class BPETokenizer(Table):
         self._inner = inner
         added = inner.get_added_tokens_decoder()
         vocabulary = inner.get_vocab(with_added_tokens=True)
-        table = [b""] * (max(vocabulary.values(), default=-1) + 1)
+        table = empty_table(vocabulary)
         for token, number in vocabulary.items():
             if number in added:
                 table[number] = b"" if added[number].special else token.encode()
             else:
-                table[number] = _spelled(token)
+                table[number] = spelled_bytes(token)
         missing = {bytes([value]) for value in range(256)}.difference(table)
         if missing:
             raise InputError(
@@ -74,6 +74,7 @@ class BPETokenizer(Table):
             )
         specials = {str(token.content): number for number, token in added.items() if token.special}
         super().__init__(table, specials)
+        self.marks = marks_of(inner)
 
     @classmethod
     def train(
@@ -121,13 +122,45 @@ class BPETokenizer(Table):
             )
         return ids
 
+    def words(self, text: str) -> list[str]:
+        """The pieces that no merge reaches across, each byte written as one character.
+
+        >>> BPETokenizer.train("low", vocab_size=256).words("low lower")
+        ['low', 'Ġlower']
+        """
+        return [word for word, _ in self._inner.pre_tokenizer.pre_tokenize_str(text)]
+
     def to_json(self) -> str:
         return str(self._inner.to_str())
 
+    hugging_face_json = to_json
 
-def _spelled(token: str) -> bytes:
+
+def empty_table(vocabulary: Mapping[str, int]) -> list[bytes]:
+    """An entry for each id."""
+    check_ids(vocabulary.values())
+    return [b""] * (max(vocabulary.values(), default=-1) + 1)
+
+
+def check_ids(numbers: Collection[int]) -> None:
+    """Ids far beyond the number of tokens are a mistake, or meant to fill the memory."""
+    if numbers and max(numbers) > 2 * len(numbers) + 100_000:
+        raise InputError(
+            f"the vocabulary has {len(numbers)} tokens, but ids up to {max(numbers)}",
+            hint="the file is damaged; take it anew",
+        )
+
+
+def marks_of(inner: tokenizers.Tokenizer) -> tuple[list[int], list[int]]:
+    """The specials that a tokenizer puts before and behind a whole text."""
+    framed, plain = inner.encode("a"), inner.encode("a", add_special_tokens=False)
+    start = next((n for n, special in enumerate(framed.special_tokens_mask) if not special), 0)
+    return framed.ids[:start], framed.ids[start + len(plain.ids) :]
+
+
+def spelled_bytes(token: str) -> bytes:
     try:
-        return bytes([_BYTE_OF[character] for character in token])
+        return bytes([VISIBLE_BYTES[character] for character in token])
     except KeyError:
         raise InputError(
             f"token {token!r} does not spell bytes: this is not a byte-level BPE",

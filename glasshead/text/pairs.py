@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +18,7 @@ class Pair:
     source: str
     target: str
     line: int  # from 1
+    name: str = field(default="", compare=False)  # of the files
 
 
 def read_pairs(
@@ -47,10 +48,15 @@ def read_pairs(
         elif limit is not None and max(len(left), len(right)) > limit:
             report.skipped.append(Skipped(name, f"longer than {limit} characters", line))
         else:
-            pairs.append(Pair(left, right, line))
+            pairs.append(Pair(left, right, line, name))
     if not pairs:
         raise InputError(
             f"{name}: no pairs", hint="; ".join(report.summary(2)) or "check the two sides"
+        )
+    same = sum(pair.source == pair.target for pair in pairs)
+    if 2 * same > len(pairs):
+        report.notes.append(
+            f"{name}: source and target of {same} of {len(pairs)} pairs are the same"
         )
     _doubt(pairs, languages, name, report)
     return pairs
@@ -59,7 +65,7 @@ def read_pairs(
 def _read_lines(path: str | Path) -> list[str]:
     """Lines end at a line feed, with or without a carriage return, and nowhere else."""
     found = find_sources([path], Report())
-    if not all(source.named for source in found):
+    if not (len(found) == 1 and found[0].named):
         raise InputError(f"{path} is not a file", hint="name one file for each side")
     text = "".join(read_text(found[0]))
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]

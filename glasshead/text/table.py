@@ -21,7 +21,7 @@ from glasshead.errors import ConfigError, InputError
 __all__ = ["VERSION", "Encoded", "Ids", "Table", "Tokenizer", "number_specials", "utf8"]
 
 Ids = NDArray[np.int32]
-VERSION = 1  # of our own tokenizer.json, for characters and bytes
+VERSION = 1  # of our own tokenizer.json, which BPE alone does not have
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,8 @@ class Encoded:
 class Tokenizer(Protocol):
     """What the rest of the program may ask of a tokenizer."""
 
-    kind: ClassVar[str]  # char, byte or bpe
+    kind: ClassVar[str]  # char, byte, bpe, word or pieces
+    exact: ClassVar[bool]  # whether `decode` gives back every text
     specials: dict[str, int]  # name -> id
     byte_lengths: NDArray[np.int64]  # (vocab_size,): bytes of text behind each id
 
@@ -45,6 +46,7 @@ class Tokenizer(Protocol):
     def fingerprint(self) -> str: ...
     def encode(self, text: str) -> Encoded: ...
     def encode_ids(self, text: str) -> Ids: ...
+    def prompt_ids(self, text: str) -> list[int]: ...
     def decode(self, ids: Sequence[int] | NDArray[Any]) -> str: ...
     def decode_bytes(self, ids: Sequence[int] | NDArray[Any]) -> bytes: ...
     def token_bytes(self, token: int) -> bytes: ...
@@ -56,6 +58,9 @@ class Table(ABC):
     """The shared half of every tokenizer; a kind adds `encode_ids` and `to_json`."""
 
     kind: ClassVar[str]
+    exact: ClassVar[bool] = True
+    # Specials that the model is used to find before and behind a text; ours are used to none.
+    marks: tuple[list[int], list[int]] = ([], [])
 
     def __init__(self, table: Sequence[bytes], specials: dict[str, int]) -> None:
         self.specials = specials
@@ -81,6 +86,11 @@ class Table(ABC):
         lengths = self.byte_lengths[ids]
         ends = np.cumsum(lengths)
         return Encoded(ids, np.stack([ends - lengths, ends], axis=1))
+
+    def prompt_ids(self, text: str) -> list[int]:
+        """The ids of a whole text as its model is used to be given it."""
+        before, behind = self.marks
+        return [*before, *self.encode_ids(text).tolist(), *behind]
 
     def decode(self, ids: Sequence[int] | NDArray[Any]) -> str:
         """The text; bytes that are not UTF-8 show as U+FFFD."""

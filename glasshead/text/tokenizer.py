@@ -1,4 +1,4 @@
-"""Text becomes ids and back: characters, bytes, or byte-level BPE.
+"""Text becomes ids and back: characters, bytes, byte-level BPE, or the words of a list.
 
     >>> tokenizer = CharTokenizer.train("春江潮水")
     >>> encoded = tokenizer.encode("江水")
@@ -19,7 +19,8 @@ import tokenizers
 from numpy.typing import NDArray
 
 from glasshead.errors import ConfigError, InputError, UnknownCharacterError, did_you_mean
-from glasshead.text.bpe import BPETokenizer
+from glasshead.text.bpe import BPETokenizer, check_ids
+from glasshead.text.pieces import PieceTokenizer
 from glasshead.text.table import (
     VERSION,
     Encoded,
@@ -29,15 +30,19 @@ from glasshead.text.table import (
     number_specials,
     utf8,
 )
+from glasshead.text.words import WordTokenizer
 
 __all__ = [
     "BPETokenizer",
     "ByteTokenizer",
     "CharTokenizer",
     "Encoded",
+    "PieceTokenizer",
     "StreamDecoder",
     "Tokenizer",
+    "WordTokenizer",
     "load_tokenizer",
+    "read_inner",
     "tokenizer_from_json",
 ]
 
@@ -161,20 +166,35 @@ def _own(data: dict[str, Any], name: str) -> Tokenizer:
             f"{name} has format {version!r}; this program reads up to {VERSION}",
             hint="install a newer glasshead",
         )
-    if kind not in ("char", "byte"):
+    if kind not in ("char", "byte", "word", "pieces"):
         raise InputError(
             f"{name} is a tokenizer of unknown kind {kind!r}",
-            hint=did_you_mean(str(kind), ["char", "byte"]),
+            hint=did_you_mean(str(kind), ["char", "byte", "word", "pieces"]),
         )
     specials = data.get("specials")
     if not isinstance(specials, dict) or not all(type(i) is int for i in specials.values()):
         raise InputError(f"{name}: 'specials' {specials!r} do not map names to ids", hint=_DAMAGED)
+    if kind == "pieces":
+        try:
+            return PieceTokenizer(read_inner(json.dumps(data.get("tokenizer")), name), specials)
+        except InputError as error:
+            raise InputError(f"{name}: {error}", hint=_DAMAGED) from None
     names = sorted(specials, key=lambda special: int(specials[special]))
     characters = data.get("characters", "")
     if not isinstance(characters, str):
         raise InputError(f"{name}: 'characters' {characters!r} is not text", hint=_DAMAGED)
+    words = data.get("words", [])
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise InputError(f"{name}: 'words' are not a list of words", hint=_DAMAGED)
     try:
-        tokenizer = ByteTokenizer(names) if kind == "byte" else CharTokenizer(characters, names)
+        tokenizer: Tokenizer
+        match kind:
+            case "word":
+                tokenizer = WordTokenizer(words, names)
+            case "byte":
+                tokenizer = ByteTokenizer(names)
+            case _:
+                tokenizer = CharTokenizer(characters, names)
     except (InputError, ConfigError) as error:
         raise InputError(f"{name}: {error}", hint=_DAMAGED) from None
     if tokenizer.specials != specials:
@@ -197,13 +217,21 @@ def _hugging_face(data: dict[str, Any], text: str, name: str) -> Tokenizer:
                 hint="use a byte-level BPE, as GPT-2 has, or train one",
             )
     try:
-        inner = tokenizers.Tokenizer.from_str(text)
-    except Exception as error:  # the library raises no narrower class
-        raise InputError(f"{name} is damaged: {error}", hint=_DAMAGED) from None
-    try:
-        return BPETokenizer(inner)
+        return BPETokenizer(read_inner(text, name))
     except InputError as error:
         raise InputError(f"{name}: {error}", hint=error.hint) from None
+
+
+def read_inner(text: str, name: str = "tokenizer.json") -> tokenizers.Tokenizer:
+    """A tokenizer of the library, which itself would make room for any id that a file has."""
+    try:
+        data = json.loads(text)
+        vocabulary = data["model"].get("vocab", [])
+        added = [token["id"] for token in data.get("added_tokens", [])]
+        check_ids([*added, *(vocabulary.values() if isinstance(vocabulary, dict) else [])])
+        return tokenizers.Tokenizer.from_str(text)
+    except Exception as error:  # the library raises no narrower class
+        raise InputError(f"{name} is damaged: {error}", hint=_DAMAGED) from None
 
 
 def _code_points(text: str) -> NDArray[np.uint32]:

@@ -1,5 +1,6 @@
 """How a model is trained."""
 
+import math
 from dataclasses import dataclass, replace
 
 from torch import nn
@@ -29,13 +30,15 @@ class TrainConfig:
     beta2: float = 0.95
     momentum: float = 0.95  # of Muon
     clip: float = 1.0  # longest gradient, by its global norm; 0: no limit
-    schedule: str = "trapezoid"  # trapezoid, cosine, constant
+    schedule: str = "trapezoid"  # trapezoid, cosine, constant, inverse-sqrt (the paper)
     warmup: float = 0.02  # share of the run in which the rate rises
     cooldown: float = 0.4  # share of the run in which the trapezoid falls
     final_lr: float = 0.0  # where the rate ends, as a share of its peak
     eval_every: int | None = None  # steps between evaluations; 20 in all if not given
     eval_batches: int = 20  # how many, always the same
+    stop_on: str = "loss"  # what the kept model is best in: loss, bleu (pairs alone)
     patience: int = 0  # end after so many evaluations without a better one; 0: never
+    ema: float = 0.0  # keep a running mean of the parameters, such as 0.999; 0: the last ones
     log_every: int = 10  # steps to a line of metrics.jsonl
     save_every: int | None = None  # steps between checkpoints, besides those at evaluations
     device: str = "auto"  # auto, cpu, cuda, cuda:1, ...
@@ -56,7 +59,13 @@ class TrainConfig:
                 raise ConfigError(
                     f"{name} ({value}) must be at least {least}", hint=f"raise {name}"
                 )
-        for name in ("warmup", "cooldown", "final_lr", "beta1", "beta2", "momentum"):
+        for name, most in _BELOW.items():
+            value = getattr(self, name)
+            if value is not None and not value < most:
+                raise ConfigError(
+                    f"{name} ({value}) must be less than {most}", hint=f"lower {name}"
+                )
+        for name in _SHARES:
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(
                     f"{name} ({getattr(self, name)}) must lie between 0 and 1", hint="it is a share"
@@ -88,9 +97,17 @@ _LEAST = {
     **dict.fromkeys(("save_every", "threads"), 1),
     "patience": 0,
 }
+_BELOW = {
+    **dict.fromkeys(("minutes", "lr", "muon_lr", "weight_decay"), math.inf),
+    **dict.fromkeys(("beta1", "beta2", "momentum"), 1),
+    "seed": 2**64,  # what torch takes
+    "threads": 1025,  # some thousands crash it
+}
+_SHARES = ("warmup", "cooldown", "final_lr", "beta1", "beta2", "momentum", "ema")
 _CHOICES = {
     "optimizer": list(OPTIMIZERS),
     "schedule": list(SCHEDULES),
+    "stop_on": ["loss", "bleu"],
     "precision": ["auto", "float32", "bf16"],
     "compile": ["auto", "on", "off"],
 }

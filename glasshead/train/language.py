@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from glasshead.errors import ConfigError, InputError, did_you_mean
 from glasshead.model.gpt import GPT
@@ -18,8 +18,18 @@ from glasshead.text.batches import Batch, TextBatches
 from glasshead.text.corpus import Report, read_documents, split_by_position
 from glasshead.text.store import token_store
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer, CharTokenizer, Tokenizer
+from glasshead.train.config import TrainConfig
+from glasshead.train.subject import Material, Place, Sources, Subject
 
-__all__ = ["Corpus", "LanguageTask", "TextConfig", "new_tokenizer", "read_corpus"]
+__all__ = [
+    "Corpus",
+    "LanguageTask",
+    "Text",
+    "TextConfig",
+    "fitting_vocabulary",
+    "new_tokenizer",
+    "read_corpus",
+]
 
 MOST_CHARACTERS = 512  # distinct ones that a vocabulary of characters is good for
 SMALL_TEXT = 5_000_000  # bytes
@@ -184,3 +194,62 @@ class LanguageTask:
             t.pin_memory().to(device, non_blocking=True) for t in (batch.ids, batch.targets)
         )
         return Batch(ids, targets)
+
+
+class Text(Subject[TextConfig, Corpus]):
+    """A GPT learns to go on with a text."""
+
+    name, kind, config = "text", "gpt", TextConfig
+    example = "glasshead train my.txt"
+    fixed = frozenset({"tokenizer"})
+
+    def settings(self, settings: dict[str, Any], flags: dict[str, Any]) -> TextConfig:
+        config = super().settings(settings, flags)
+        if not settings.get("vocab_size"):
+            return config
+        if config.tokenizer == "auto":
+            return replace(config, tokenizer="bpe")
+        if config.tokenizer != "bpe" and "vocab_size" in flags:
+            raise ConfigError(
+                f"vocab_size ({flags['vocab_size']}) is for bpe; a {config.tokenizer} tokenizer "
+                "has as many ids as there are",
+                hint="leave --vocab-size out, or add --tokenizer bpe",
+            )
+        return config
+
+    def read(
+        self,
+        sources: Sources,
+        config: TextConfig,
+        place: Place,
+        *,
+        tokenizer: Tokenizer | None = None,
+        vocab_size: int | None = None,
+    ) -> Material[Corpus]:
+        texts, report = place.kept(sources["sources"]), Report()
+        tokenizer = tokenizer or new_tokenizer(texts, config, vocab_size)
+        corpus = read_corpus(
+            texts, tokenizer, config, place.cache, progress=place.progress, report=report
+        )
+        for line in report.summary():
+            place.watch.say(line)
+        return Material(tokenizer, corpus, corpus.fingerprint, {"sources": texts})
+
+    def task(
+        self,
+        model: nn.Module,
+        material: Material[Corpus],
+        config: TextConfig,
+        train: TrainConfig,
+        place: Place,
+    ) -> LanguageTask:
+        assert isinstance(model, GPT)
+        sampler, tokenizer = place.sampler, material.tokenizer
+        return LanguageTask(
+            model,
+            material.data,
+            batch_size=train.batch_size,
+            eval_batches=train.eval_batches,
+            seed=train.seed,
+            sample=(lambda model: sampler(model, tokenizer)) if sampler else None,
+        )

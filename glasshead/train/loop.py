@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from glasshead.checkpoint import Run, State, load_parameters, parameters
 from glasshead.checkpoint.files import read_tensors
 from glasshead.errors import CheckpointError, ConfigError, NotFiniteError
+from glasshead.train.average import RunningMean
 from glasshead.train.config import TrainConfig
 from glasshead.train.interrupt import Interrupt
 from glasshead.train.optim import OPTIMIZERS
@@ -52,6 +53,7 @@ class Trainer:
             self.model.compile()
         self._params = list(self.model.parameters())
         self.optimizers = OPTIMIZERS[self.config.optimizer](self.model, self.config)
+        self.mean = RunningMean(self.model, self.config.ema) if self.config.ema else None
         self.recorder = Recorder(run.path if run else None, self.config.tensorboard)
         self.progress = Progress()
         self._pending: list[Tensor] = []  # (loss, norm) of steps not yet looked at
@@ -105,6 +107,8 @@ class Trainer:
         self.optimizers.step(bad=~(loss.isfinite() & norm.isfinite()))
         self.optimizers.zero_grad()
         p.step += 1
+        if self.mean:
+            self.mean.update(p.step)
         p.tokens += tokens
         self._pending.append(torch.stack((loss, norm)))
         logs = p.step % c.log_every == 0
@@ -155,22 +159,22 @@ class Trainer:
             return
         now, sample, found = self._now(), None, {}
         self.model.eval()
-        try:
-            with torch.no_grad(), self._autocast():
-                found = self.task.evaluate()
-                sample = self.task.sample()
-        except NotFiniteError as error:
-            self.watch.say(f"step {p.step}: no evaluation: {error}")
+        with self.mean.in_place() if self.mean else nullcontext():
+            try:
+                with torch.no_grad(), self._autocast():
+                    found = self.task.evaluate()
+                    sample = self.task.sample()
+            except NotFiniteError as error:
+                self.watch.say(f"step {p.step}: no evaluation: {error}")
+            values = {name: value for name, value in found.items() if math.isfinite(value)}
+            best = self._is_best(values)
+            if self.run and (best or not p.best):
+                self.run.save_model(self.model, p.step)
         self.model.train()
-        values = {name: value for name, value in found.items() if math.isfinite(value)}
-        loss = values.get("val_loss")
-        best = loss is not None and (p.best_loss is None or loss < p.best_loss)
         if best:
-            p.best_loss, p.best_step, p.stale = loss, p.step, 0
-        elif loss is not None:
+            p.best, p.best_step, p.stale = values, p.step, 0
+        elif values:
             p.stale += 1
-        if self.run and (best or p.best_loss is None):
-            self.run.save_model(self.model, p.step)
         if values:
             self._write({**values, "best": best})
         if sample is not None:
@@ -181,6 +185,14 @@ class Trainer:
         p.evaluated_at = self._seconds()
         self.watch.evaluated(now, values, best, sample)
 
+    def _is_best(self, values: dict[str, float]) -> bool:
+        """A loss is the better the lower it is, anything else the higher."""
+        on = self.config.stop_on
+        name, sign = ("val_loss", -1) if on == "loss" else (on, 1)
+        if name not in values:
+            return False
+        return not self.progress.best or sign * values[name] > sign * self.progress.best[name]
+
     def _save(self, at_once: bool = False, rotate: bool = True) -> None:
         """A checkpoint, unless this step has one; amid bad steps only if it must be now."""
         self._look()
@@ -190,6 +202,8 @@ class Trainer:
         p.seconds, p.lengths = self._seconds(), self.recorder.synced_lengths()
         tensors = {f"model.{name}": t for name, t in parameters(self.model).items()}
         tensors |= {f"optimizer.{name}": t for name, t in self.optimizers.tensors().items()}
+        if self.mean:
+            tensors |= {f"mean.{name}": t for name, t in self.mean.tensors.items()}
         tensors["rng.cpu"] = torch.get_rng_state()
         if self.device.type == "cuda":
             tensors["rng.cuda"] = torch.cuda.get_rng_state(self.device)
@@ -199,6 +213,8 @@ class Trainer:
     def _restore(self, state: State, file: Path) -> None:
         load_parameters(self.model, state.part("model."), file)
         self.optimizers.load(state.part("optimizer."), file)
+        if self.mean:
+            self.mean.load(state.part("mean."), file)
         try:
             self.progress = Progress(**state.progress)
             torch.set_rng_state(state.tensors["rng.cpu"])
@@ -226,7 +242,7 @@ class Trainer:
         self.run.load_state(self._restore, last_is_good=self._good > 0)
         p = self.progress
         p.returns, p.rate, p.skipped = lost.returns + 1, lost.rate / 2, lost.skipped
-        p.best_loss, p.best_step = lost.best_loss, lost.best_step  # model.safetensors is still it
+        p.best, p.best_step = lost.best, lost.best_step  # model.safetensors is still it
         self._zero = time.monotonic() - seconds
         self._write({"returned_from": lost.step, "rate": p.rate})
         self._saved_step = -1
@@ -248,13 +264,16 @@ class Trainer:
                 if self.run and not self.run.load_state(self._restore):
                     file = self.run.path / "model.safetensors"  # how it was when the run was made
                     load_parameters(self.model, read_tensors(file)[0], file)
+                    if self.mean:
+                        self.mean.restart()
                     self.recorder.cut({}, -1)
                 with self.watch:
                     yield
         except torch.OutOfMemoryError:
             raise ConfigError(
-                f"batch_size ({self.config.batch_size}) is too much for {self.device}'s memory",
-                hint="halve --batch-size and double --accumulate, which gives the same steps",
+                f"a batch is too much for {self.device}'s memory",
+                hint="halve --batch-size (of pairs: --max-tokens) and double --accumulate, "
+                "which keeps the steps as large",
             ) from None
         except OSError as error:
             if self.run is None:

@@ -130,7 +130,9 @@ def summary(now: Now, values: dict[str, float], best: bool) -> str:
     parts = [f"step {now.step:>6,}"]
     if now.loss is not None:
         parts.append(f"loss {now.loss:.4f}")
-    parts += [f"{name} {value:.4f}{' *' if best else ''}" for name, value in values.items()]
+    parts += [f"{name} {value:.4f}" for name, value in values.items()]
+    if best:
+        parts[-1] += " *"
     if now.tokens_per_s:
         parts.append(f"{now.tokens_per_s:,.0f} tokens/s")
     if now.seconds_left:

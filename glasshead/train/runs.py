@@ -1,111 +1,152 @@
-"""How a run begins: on a text, from where it stopped, or from another run's parameters."""
+"""How a run begins: on new material, from where it stopped, or from another run's parameters.
+
+What it is trained on is a `Subject`: one a line in SUBJECTS, and everything else follows.
+"""
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
+from torch import nn
 
-from glasshead.checkpoint import Run, RunConfig, load, load_parameters, parameters
-from glasshead.errors import CheckpointError, ConfigError, InputError
-from glasshead.model.gpt import GPT, GPTConfig
-from glasshead.text.corpus import Report
-from glasshead.text.store import keep_streams
-from glasshead.text.tokenizer import Tokenizer
+from glasshead.checkpoint import KINDS, Run, RunConfig, load, load_parameters, parameters
+from glasshead.errors import CheckpointError, ConfigError, InputError, did_you_mean
 from glasshead.train.config import TrainConfig
-from glasshead.train.language import Corpus, LanguageTask, TextConfig, new_tokenizer, read_corpus
+from glasshead.train.language import Text
 from glasshead.train.loop import Trainer
 from glasshead.train.presets import Preset
-from glasshead.train.progress import Watch
+from glasshead.train.refer import Refer
+from glasshead.train.subject import Material, Place, Sources, Subject, of
+from glasshead.train.translation import Pairs
+from glasshead.train.world_pairs import WorldPairs
 
-__all__ = ["Place", "begin", "begin_from", "free_name", "resume", "shown"]
+__all__ = [
+    "SUBJECTS",
+    "Place",
+    "begin",
+    "begin_from",
+    "find_subject",
+    "free_name",
+    "resume",
+    "shown",
+]
 
+SUBJECTS: dict[str, Subject[Any, Any]] = {
+    subject.name: subject for subject in (Text(), Pairs(), Refer(), WorldPairs())
+}
+
+LARGEST = 10**6  # vocabulary; those in use have a quarter of it
 # What may change when a run goes on: how long, and on which machine.
 CHANGEABLE = ("steps", "minutes", "patience", "save_every", "device", "threads")
 # What may change of a model whose parameters are there already.
-SHAPELESS = ("dropout", "max_len", "window", "softcap", "logit_softcap", "backend")
+SHAPELESS = {
+    "dropout",
+    "weight_dropout",
+    "max_len",
+    "window",
+    "softcap",
+    "logit_softcap",
+    "backend",
+}
 
 
-@dataclass(frozen=True, eq=False)
-class Place:
-    """Where a run reads and writes, and who watches."""
-
-    cache: Path  # a folder for tokenised texts
-    watch: Watch
-    sampler: Callable[[GPT, Tokenizer], str] | None = None
-    progress: Callable[[int, int], object] = lambda done, total: None  # bytes tokenised
+def find_subject(name: str) -> Subject[Any, Any]:
+    if name not in SUBJECTS:
+        raise ConfigError(f"there is no task '{name}'", hint=did_you_mean(name, SUBJECTS))
+    return SUBJECTS[name]
 
 
 def begin(
-    texts: Sequence[str | Path], preset: Preset, flags: dict[str, Any], out: Path, place: Place
+    subject: Subject[Any, Any],
+    sources: Sources,
+    preset: Preset,
+    flags: dict[str, Any],
+    out: Path,
+    place: Place,
 ) -> Trainer:
     """A new run: the preset's settings, and the flags over them."""
-    settings = {**preset.model, **preset.train, **_lengths(flags)}
-    text = TextConfig(**_of(TextConfig, settings))
-    if settings.get("vocab_size"):
-        if text.tokenizer == "auto":
-            text = replace(text, tokenizer="bpe")
-        elif text.tokenizer != "bpe" and "vocab_size" in flags:
-            raise ConfigError(
-                f"vocab_size ({flags['vocab_size']}) is for bpe; a {text.tokenizer} tokenizer "
-                "has as many ids as there are",
-                hint="leave --vocab-size out, or add --tokenizer bpe",
-            )
-    train = TrainConfig(**_of(TrainConfig, settings))
-    GPTConfig(**{**_of(GPTConfig, settings), "vocab_size": 1})  # wrong settings before long reading
-    sources = _kept(texts, place)
-    tokenizer = new_tokenizer(sources, text, settings.get("vocab_size"))
-    corpus = _corpus(sources, tokenizer, text, place)
+    settings = _settings(subject, preset, flags)
+    config = subject.settings(settings, flags)
+    train = _train_config(subject, of(TrainConfig, settings))
+    made_of, make = _made_of(subject), KINDS[subject.kind][1]
+    shape = of(made_of, settings)
+    made_of(**{**shape, "vocab_size": 1})  # wrong settings before long reading
+    _need_sources(subject, sources)
+    material = subject.read(sources, config, place, vocab_size=settings.get("vocab_size"))
     torch.manual_seed(train.seed)
-    model = GPT(GPTConfig(**{**_of(GPTConfig, settings), "vocab_size": tokenizer.vocab_size}))
-    return _start(model, tokenizer, corpus, train, _data(sources, text, corpus), out, place)
+    model = make(made_of(**{**shape, **subject.model_settings(material.tokenizer)}))
+    return _start(subject, model, material, config, train, {}, out, place)
 
 
-def shown(preset: Preset, flags: dict[str, Any]) -> str:
+def shown(subject: Subject[Any, Any], preset: Preset, flags: dict[str, Any]) -> str:
     """What `begin` would take, as JSON. The vocabulary's size is null where the text decides."""
-    settings = {**preset.model, **preset.train, **_lengths(flags)}
+    settings = _settings(subject, preset, flags)
     size = settings.get("vocab_size")
-    model = GPTConfig(**{**_of(GPTConfig, settings), "vocab_size": size or 1})
+    made_of = _made_of(subject)
+    model = made_of(**{**of(made_of, settings), "vocab_size": size or 1})
     parts = {
         "says": preset.says,
-        "text": asdict(TextConfig(**_of(TextConfig, settings))),
-        "train": asdict(TrainConfig(**_of(TrainConfig, settings))),
+        subject.name: asdict(subject.config(**of(subject.config, settings))),
+        "train": asdict(_train_config(subject, of(TrainConfig, settings))),
         "model": {**asdict(model), "vocab_size": size},
     }
     return json.dumps(parts, indent=2)
 
 
 def begin_from(
-    path: Path, texts: Sequence[str | Path], flags: dict[str, Any], out: Path, place: Place
+    subject: Subject[Any, Any] | None,
+    path: Path,
+    sources: Sources,
+    flags: dict[str, Any],
+    out: Path,
+    place: Place,
 ) -> Trainer:
-    """A new run with the model, the tokenizer and the training settings of another."""
+    """A new run with the model, the tokenizer, the settings and, without another, the subject
+    of a run."""
     loaded = load(path)
-    if not isinstance(loaded.model, GPT):
-        raise CheckpointError(f"{path} is not a language model", hint="name the run of one")
-    changes = _of(GPTConfig, flags)
-    if fixed := {*changes, *_of(TextConfig, flags)} - {*SHAPELESS, "split", "val_share", "field"}:
+    subject = subject or _subject_of(loaded.config, path)
+    if loaded.config.kind != subject.kind:
+        raise CheckpointError(
+            f"{path} is a {loaded.config.kind}, but {subject.name} trains a {subject.kind}",
+            hint=f"name the run of a {subject.kind}",
+        )
+    _check_flags(subject, flags)
+    made_of, make = _made_of(subject), KINDS[subject.kind][1]
+    changes = of(made_of, flags)
+    if fixed := {*changes} - SHAPELESS | {*of(subject.config, flags)} & subject.fixed:
         raise ConfigError(
             f"{_flag(min(fixed))} cannot change with --from: {path} has its parameters already",
             hint="leave it out, or begin a new run without --from",
         )
     here = {"device": "auto", "precision": "auto", "compile": "auto", "threads": None}
     saved = {**loaded.config.train, **here, "eval_every": None}
-    train = _checked(TrainConfig, path, {**saved, **_of(TrainConfig, _lengths(flags))})
-    text = TextConfig(**_of(TextConfig, flags))
-    sources = _kept(texts, place)
-    corpus = _corpus(sources, loaded.tokenizer, text, place)
-    model = GPT(replace(loaded.model.config, **changes))
+    train = _train_config(subject, {**saved, **of(TrainConfig, _lengths(flags))}, path)
+    own = loaded.config.data.get(subject.name, {})
+    config = _checked(subject.config, path, {**own, **of(subject.config, flags)})
+    _need_sources(subject, sources)
+    material = subject.read(sources, config, place, tokenizer=loaded.tokenizer)
+    model = make(made_of(**{**loaded.config.model, **changes}))
     load_parameters(model, parameters(loaded.model), path / "model.safetensors")
-    data = {**_data(sources, text, corpus), "from": str(path), "from_step": loaded.step}
-    return _start(model, loaded.tokenizer, corpus, train, data, out, place)
+    kept = {name: loaded.config.data[name] for name in ("imported",) if name in loaded.config.data}
+    origin = {"from": str(path), "from_step": loaded.step, **kept}
+    return _start(subject, model, material, config, train, origin, out, place)
 
 
-def resume(path: Path, texts: Sequence[str | Path], flags: dict[str, Any], place: Place) -> Trainer:
-    """The same run, from where it stopped. Texts are named only if they were moved."""
+def resume(
+    path: Path, sources: Sources, flags: dict[str, Any], place: Place, named: str | None = None
+) -> Trainer:
+    """The same run, from where it stopped. Sources are named only if they were moved: as text or
+    as pairs, which `named` says."""
     run = Run.open(path)
-    saved = {**run.config.train, **run.config.model, **run.config.data.get("text", {})}
+    data, subject = run.config.data, _subject_of(run.config, path)
+    if named not in (None, subject.name):
+        raise ConfigError(
+            f"{path} was trained on {subject.name}, not on {named}", hint="leave the files out"
+        )
+    saved = {**run.config.train, **run.config.model, **data.get(subject.name, {})}
     for name, value in flags.items():
         if name not in CHANGEABLE and value != saved.get(name):
             raise ConfigError(
@@ -114,29 +155,27 @@ def resume(path: Path, texts: Sequence[str | Path], flags: dict[str, Any], place
                 f"{', '.join(map(_flag, CHANGEABLE))}; --from begins a new run",
             )
     changes = _lengths({name: value for name, value in flags.items() if name in CHANGEABLE})
-    train = _checked(TrainConfig, path, {**run.config.train, **changes})
-    text = _checked(TextConfig, path, run.config.data.get("text", {}))
+    train = _train_config(subject, {**run.config.train, **changes}, path)
+    config = _checked(subject.config, path, data.get(subject.name, {}))
     tokenizer, model = run.tokenizer(), run.config.new_model()
-    if not isinstance(model, GPT):
-        raise CheckpointError(f"{path} is not a language model", hint="name the run of one")
-    sources = _kept(texts, place) if texts else run.config.data.get("sources", [])
-    corpus = _corpus(sources, tokenizer, text, place)
-    if corpus.fingerprint != run.config.data.get("fingerprint"):
+    kept: dict[str, Any] = {name: data[name] for name in ("sources", "val") if name in data}
+    material = subject.read({**kept, **sources}, config, place, tokenizer=tokenizer)
+    if material.fingerprint != data.get("fingerprint"):
         raise CheckpointError(
-            f"the text is not the one that {path} began with",
+            f"{path} began with other {subject.name} than this",
             hint="put the files back as they were, or begin a new run with --from",
         )
-    config = train.settled(model)
-    task = _task(model, tokenizer, corpus, config, place)
+    settled = train.settled(model)
+    task = subject.task(model, material, config, settled, place)
     if changes:
         try:
-            run.save_config(replace(run.config, train=asdict(config)))
+            run.save_config(replace(run.config, train=asdict(settled)))
         except OSError as error:
             raise CheckpointError(
                 f"cannot write {path}/config.json: {error.strerror}",
                 hint="make room and try again; nothing is lost",
             ) from None
-    return Trainer(task, config, run, place.watch)
+    return Trainer(task, settled, run, place.watch)
 
 
 def free_name(folder: Path, name: str) -> Path:
@@ -147,62 +186,90 @@ def free_name(folder: Path, name: str) -> Path:
     return path
 
 
+def _subject_of(config: RunConfig, path: Path) -> Subject[Any, Any]:
+    task = config.data.get("task", "text")  # which runs had before there were others
+    if task not in SUBJECTS or SUBJECTS[task].kind != config.kind:
+        raise CheckpointError(
+            f"{path} is a {config.kind} that was trained on '{task}': there is no more of that",
+            hint=f"name a run that was trained on one of: {', '.join(SUBJECTS)}",
+        )
+    return SUBJECTS[task]
+
+
 def _start(
-    model: GPT,
-    tokenizer: Tokenizer,
-    corpus: Corpus,
+    subject: Subject[Any, Any],
+    model: nn.Module,
+    material: Material[Any],
+    config: Any,
     train: TrainConfig,
-    data: dict[str, Any],
+    origin: dict[str, Any],
     out: Path,
     place: Place,
 ) -> Trainer:
-    config = train.settled(model)
-    task = _task(model, tokenizer, corpus, config, place)
-    about = RunConfig("gpt", asdict(model.config), asdict(config), data)
-    run = Run.create(out, about, tokenizer, model)
-    return Trainer(task, config, run, place.watch)
+    settled = train.settled(model)
+    task = subject.task(model, material, config, settled, place)
+    places = {
+        name: [str(Path(source).absolute()) for source in some]
+        for name, some in material.sources.items()
+    }
+    data = {
+        "task": subject.name,
+        **places,
+        subject.name: asdict(config),
+        "fingerprint": material.fingerprint,
+        **origin,
+    }
+    shape: Any = model.config
+    about = RunConfig(subject.kind, asdict(shape), asdict(settled), data)
+    return Trainer(task, settled, Run.create(out, about, material.tokenizer, model), place.watch)
 
 
-def _task(
-    model: GPT, tokenizer: Tokenizer, corpus: Corpus, config: TrainConfig, place: Place
-) -> LanguageTask:
-    sampler = place.sampler
-    return LanguageTask(
-        model,
-        corpus,
-        batch_size=config.batch_size,
-        eval_batches=config.eval_batches,
-        seed=config.seed,
-        sample=(lambda model: sampler(model, tokenizer)) if sampler else None,
-    )
+def _settings(subject: Subject[Any, Any], preset: Preset, flags: dict[str, Any]) -> dict[str, Any]:
+    """All settings of a new run by name, the flags over the preset's."""
+    _check_flags(subject, flags)
+    size = flags.get("vocab_size")
+    if size is not None and not 1 <= size <= LARGEST:
+        raise ConfigError(
+            f"vocab_size ({size}) must be at least 1 and at most {LARGEST}", hint="8000 is usual"
+        )
+    return {**preset.model, **preset.train, **preset.data, **_lengths(flags)}
 
 
-def _corpus(
-    sources: Sequence[str | Path], tokenizer: Tokenizer, text: TextConfig, place: Place
-) -> Corpus:
-    report = Report()
-    corpus = read_corpus(
-        sources, tokenizer, text, place.cache, progress=place.progress, report=report
-    )
-    for line in report.summary():
-        place.watch.say(line)
-    return corpus
+def _check_flags(subject: Subject[Any, Any], flags: Mapping[str, Any]) -> None:
+    """Every flag means something for this subject."""
+
+    def meant(some: Subject[Any, Any]) -> set[str]:
+        configs: tuple[Any, ...] = (some.config, TrainConfig, _made_of(some))
+        return {field.name for config in configs for field in fields(config)} - some.unused
+
+    for name in flags.keys() - meant(subject):
+        others = [other.name for other in SUBJECTS.values() if name in meant(other)]
+        raise ConfigError(
+            f"{_flag(name)} {flags[name]} has no meaning for {subject.name}",
+            hint=f"leave it out; it is for {' and '.join(others)}",
+        )
 
 
-def _data(sources: Sequence[str | Path], text: TextConfig, corpus: Corpus) -> dict[str, Any]:
-    """What config.json keeps of the text."""
-    places = [str(Path(source).absolute()) for source in sources]
-    return {"sources": places, "text": asdict(text), "fingerprint": corpus.fingerprint}
+def _need_sources(subject: Subject[Any, Any], sources: Sources) -> None:
+    if subject.example and not sources.get("sources"):
+        raise InputError(f"no {subject.name} to train on", hint=f"name a file: {subject.example}")
 
 
-def _kept(texts: Sequence[str | Path], place: Place) -> list[str | Path]:
-    try:
-        place.cache.mkdir(parents=True, exist_ok=True)
-        return keep_streams(texts, place.cache)
-    except OSError as error:
-        raise InputError(
-            f"cannot write to {place.cache}: {error.strerror}", hint="choose another --cache"
-        ) from None
+def _train_config(
+    subject: Subject[Any, Any], values: dict[str, Any], path: Path | None = None
+) -> TrainConfig:
+    train = _checked(TrainConfig, path, values) if path else TrainConfig(**values)
+    if train.stop_on not in subject.measures:
+        raise ConfigError(
+            f"stop_on ({train.stop_on}) is not measured on {subject.name}",
+            hint=f"choose one of: {', '.join(subject.measures)}",
+        )
+    return train
+
+
+def _made_of(subject: Subject[Any, Any]) -> Any:
+    """The config of its model."""
+    return KINDS[subject.kind][0]
 
 
 def _lengths(flags: dict[str, Any]) -> dict[str, Any]:
@@ -216,10 +283,7 @@ def _lengths(flags: dict[str, Any]) -> dict[str, Any]:
     return {**flags, **none}
 
 
-_Config = TypeVar("_Config", TrainConfig, TextConfig)
-
-
-def _checked(config: type[_Config], path: Path, values: dict[str, Any]) -> _Config:
+def _checked(config: Any, path: Path, values: dict[str, Any]) -> Any:
     try:
         return config(**values)
     except TypeError as error:
@@ -227,11 +291,6 @@ def _checked(config: type[_Config], path: Path, values: dict[str, Any]) -> _Conf
             f"{path}/config.json has settings that are none: {error}",
             hint="take it from a copy; a newer glasshead may know them",
         ) from None
-
-
-def _of(config: type, settings: dict[str, Any]) -> dict[str, Any]:
-    names = {field.name for field in fields(config)}
-    return {name: value for name, value in settings.items() if name in names}
 
 
 def _flag(name: str) -> str:

@@ -1,8 +1,9 @@
 """The learning rate over a run, as a share of its peak. `done` goes from 0 to 1.
 
-trapezoid   ./-----\\    warm-up, constant, then straight down
-cosine      ./--__      warm-up, then half a cosine down
-constant    ./-----     warm-up, then constant
+trapezoid      ./-----\\    warm-up, constant, then straight down
+cosine         ./--__      warm-up, then half a cosine down
+constant       ./-----     warm-up, then constant
+inverse-sqrt   ./\\___      warm-up, then as one over the root of the step, as in the paper
 """
 
 import math
@@ -38,6 +39,17 @@ def constant(done: float, warmup: float, cooldown: float, final: float) -> float
     return _rise(done, warmup)
 
 
+def inverse_sqrt(done: float, warmup: float, cooldown: float, final: float) -> float:
+    """The paper's min(step^-0.5, step * warmup^-1.5), with the peak at 1.
+
+    >>> [round(inverse_sqrt(done, 0.1, 0.0, 0.0), 2) for done in (0.05, 0.1, 0.4, 0.9)]
+    [0.5, 1.0, 0.5, 0.33]
+    """
+    if done < warmup:
+        return _rise(done, warmup)
+    return max(final, math.sqrt(warmup / done)) if warmup else 1.0
+
+
 def _rise(done: float, warmup: float) -> float:
     return min(1.0, done / warmup) if warmup else 1.0
 
@@ -46,4 +58,5 @@ SCHEDULES: dict[str, Schedule] = {
     "trapezoid": trapezoid,
     "cosine": cosine,
     "constant": constant,
+    "inverse-sqrt": inverse_sqrt,
 }

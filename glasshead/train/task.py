@@ -17,7 +17,7 @@ class Task(Protocol):
     def batch(self, number: int) -> Any: ...
     def tokens(self, batch: Any) -> int: ...
     def loss(self, batch: Any) -> Tensor: ...
-    def evaluate(self) -> dict[str, float]: ...  # the best is the one with the lowest val_loss
+    def evaluate(self) -> dict[str, float]: ...  # val_loss, lower is better; others, higher is
     def sample(self) -> str | None: ...
 
 
@@ -29,7 +29,7 @@ class Progress:
     tokens: int = 0
     seconds: float = 0.0  # since the start, pauses left out
     evaluated_at: float = 0.0  # in these seconds
-    best_loss: float | None = None
+    best: dict[str, float] = field(default_factory=dict)  # what the best evaluation found
     best_step: int = 0
     stale: int = 0  # evaluations since the best
     rate: float = 1.0  # halved at each return
@@ -39,6 +39,10 @@ class Progress:
     grad_norm: float = 0.0
     window: list[float] = field(default_factory=list)  # losses since the last line of metrics
     lengths: dict[str, int] = field(default_factory=dict)  # bytes of the files that only grow
+
+    @property
+    def best_loss(self) -> float | None:
+        return self.best.get("val_loss")
 
 
 @dataclass(frozen=True)

@@ -128,6 +128,22 @@ def test_compiled_flex_attention_serves_on_cpu() -> None:
     assert error(seen.lse, lse) < 1e-5
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(" " in torch.__file__, reason="flex is refused before it is compiled")
+@pytest.mark.filterwarnings("ignore")  # torch's own, while it tries
+def test_a_compiler_that_fails_is_one_line(tmp_path, monkeypatch) -> None:
+    from torch._inductor import config
+
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    torch._dynamo.reset()
+    with (
+        config.patch({"cpp.cxx": ("no-such-compiler",)}),
+        pytest.raises(BackendError, match=r"cannot compile FlexAttention for \(1, 1, 7, 16\)"),
+    ):
+        attend(*torch.randn(3, 1, 1, 7, 16), backend="flex")
+    torch._dynamo.reset()
+
+
 @settings(max_examples=15, deadline=None)
 @given(cases(dtypes=(torch.float64,), least=1))
 def test_second_derivatives_of_the_explicit_path(case: Case) -> None:

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from glasshead.attention.backends import BACKENDS, Call, pick
+from glasshead.attention.backends import BACKENDS, Call, _score_rule, pick
 from glasshead.attention.functional import attend
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring
@@ -131,6 +131,16 @@ def test_attention_compiles_on_the_gpu() -> None:
 
     compiled = torch.compile(run, fullgraph=True)
     torch.testing.assert_close(compiled(q, k, v), run(q, k, v))
+
+
+def test_the_rules_for_flex_attention_do_not_make_the_host_wait() -> None:
+    q, k, v = (torch.randn(2, 4, 193, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+    call = Call(q, k, v, Mask(causal=True), Scoring(slopes=torch.ones(4, device="cuda")))
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        assert _score_rule(call) is not None
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 def test_a_new_mask_of_the_same_kind_is_not_compiled_again() -> None:

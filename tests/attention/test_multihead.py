@@ -1,5 +1,7 @@
 """The module: the documents' numbers, torch's module both ways, and the traps."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -7,7 +9,7 @@ from torch import nn
 from glasshead.attention.mask import Mask
 from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.attention.position import RotaryPositions
-from glasshead.errors import ConfigError, NotFiniteError, ShapeError
+from glasshead.errors import BackendError, ConfigError, NotFiniteError, ShapeError
 
 # "Your journey starts with one step", the inputs of seed document 002.
 JOURNEY = torch.tensor(
@@ -248,6 +250,10 @@ def test_asking_changes_no_bit_of_out(backend, dtype) -> None:
     [
         ({"d_model": 0, "n_heads": 1}, r"d_model \(0\)"),
         ({"d_model": 12, "n_heads": 0}, r"n_heads \(0\)"),
+        ({"d_model": 12, "n_heads": 6, "d_head": 0}, r"d_head \(0\)"),
+        ({"d_model": 12, "n_heads": 6, "d_head": -2}, r"d_head \(-2\)"),
+        ({"d_model": 12, "n_heads": 6, "softcap": 0.0}, r"softcap \(0.0\)"),
+        ({"d_model": 12, "n_heads": 6, "softcap": math.nan}, r"softcap \(nan\)"),
         ({"d_model": 12, "n_heads": 6, "n_kv_heads": 4}, r"n_heads \(6\).*n_kv_heads \(4\)"),
         ({"d_model": 12, "n_heads": 3, "dropout": 1.5}, r"dropout \(1.5\)"),
         ({"d_model": 12, "n_heads": 3, "d_head": 5, "project": False}, "3 heads of width 5"),
@@ -273,6 +279,11 @@ def test_inputs_that_do_not_fit_are_refused(x, memory, message) -> None:
     with pytest.raises(ShapeError, match=message) as caught:
         MultiHeadAttention(12, 3)(x, memory)
     assert caught.value.hint
+
+
+def test_an_unknown_backend_is_refused_before_anything_is_computed() -> None:
+    with pytest.raises(BackendError, match="unknown backend 'spda'"):
+        MultiHeadAttention(12, 3, backend="spda")
 
 
 def test_a_rotation_does_not_go_with_a_memory() -> None:

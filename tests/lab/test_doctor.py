@@ -19,8 +19,8 @@ from glasshead.attention.functional import attend
 from glasshead.attention.mask import Mask
 from glasshead.lab.doctor import Device, Problem, Torch, _numbers, examine, packages
 from glasshead.lab.doctor_tables import _CHINESE, _ENGLISH, tables
-from glasshead.lab.fonts import chinese_font, has_glyphs
 from glasshead.lab.kernels import CALLS, DTYPES, Choice
+from glasshead.observe.fonts import chinese_font, has_glyphs
 from tests.lab.boxfont import make_font
 
 ROOT = Path(__file__).resolve().parents[2]

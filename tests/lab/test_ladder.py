@@ -12,7 +12,6 @@ from rich.console import Console
 from glasshead.checkpoint import load
 from glasshead.errors import ConfigError, InputError
 from glasshead.lab import ladder
-from glasshead.lab.fonts import chinese_font
 from glasshead.lab.ladder import Climb, Point, climb, read_text, summaries
 from glasshead.lab.ladder_figure import (
     _CHINESE,
@@ -25,6 +24,7 @@ from glasshead.lab.ladder_figure import (
 )
 from glasshead.lab.rungs import RUNGS, parse_rungs
 from glasshead.model.gpt import GPT
+from glasshead.observe.fonts import chinese_font
 from tests.lab.boxfont import make_font
 
 # CLAIMS: parameters of the original's rungs at a vocabulary of 6148.

@@ -262,6 +262,18 @@ def test_a_split_that_cannot_be_is_an_error():
         split_by_document(["one"])
 
 
+def test_pairs_of_one_text_twice_are_told(tmp_path):
+    path = tmp_path / "a"
+    path.write_text("one\ntwo\nthree\n")
+    report = Report()
+    assert len(read_pairs(path, path, report=report)) == 3
+    assert any("source and target of 3 of 3 pairs are the same" in note for note in report.notes)
+    (tmp_path / "b").write_text("one\nzwei\ndrei\n")
+    report = Report()
+    read_pairs(path, tmp_path / "b", report=report)
+    assert not any("are the same" in note for note in report.notes)
+
+
 def test_read_pairs_reads_and_reports(tmp_path):
     source, target, report = tmp_path / "a.de", tmp_path / "a.en", Report()
     source.write_bytes("eins\u2028\r\n\r\ndrei\nvier\n".encode())  # U+2028 ends no line
@@ -313,6 +325,9 @@ def test_pairs_that_cannot_be_are_errors(tmp_path):
         read_pairs(tmp_path / "b.tsv")
     with pytest.raises(InputError, match="is not a file"):
         read_pairs(tmp_path)
+    (tmp_path / "nothing").mkdir()
+    with pytest.raises(InputError, match="nothing is not a file"):
+        read_pairs(tmp_path / "nothing", tmp_path / "a.tsv")
     (tmp_path / "c.tsv").write_text("\n\n")
     with pytest.raises(InputError, match=r"c\.tsv: no pairs"):
         read_pairs(tmp_path / "c.tsv")

@@ -9,6 +9,7 @@ import random
 import signal
 import time
 from collections.abc import Callable
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 from tests.train.cases import metrics, same_ending, trainer
@@ -22,6 +23,16 @@ SETTINGS = {
     "log_every": 1,
     "patience": 0,
 }
+
+
+PRELOADED = ["glasshead.train.runs", "glasshead.generate.beam", "torch._dynamo", "sacrebleu"]
+
+
+def forkserver() -> ForkServerContext:
+    """The server has imported torch once; each life is a process of its own all the same."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    return context
 
 
 def work(path: Path) -> None:
@@ -60,10 +71,7 @@ def wait_for(true: Callable[[], bool], process: multiprocessing.Process) -> None
 
 def test_a_run_killed_many_times_ends_like_one_never_stopped(tmp_path):
     killed, whole = tmp_path / "killed", tmp_path / "whole"
-    # The server has imported torch once; each life is a process of its own all the same.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["glasshead.train.runs"])
-    chance, in_a_save = random.Random(7), 0
+    context, chance, in_a_save = forkserver(), random.Random(7), 0
     for _ in range(KILLS):
         process = context.Process(target=work, args=(killed,))
         process.start()

@@ -298,6 +298,13 @@ def test_tensorboard_shows_every_step_once_after_resuming(tmp_path):
         {"precision": "fp8"},
         {"log_every": 0},
         {"threads": 0},
+        {"threads": 100_000},
+        {"seed": 2**64},
+        {"lr": math.inf},
+        {"weight_decay": math.inf},
+        {"beta1": 1.0},
+        {"beta2": 1.0},
+        {"momentum": 1.0},
     ],
 )
 def test_settings_that_cannot_work_are_named(wrong):

@@ -19,6 +19,7 @@ from glasshead.text.tinyworld.lexicon import (
     TIMES,
     check_language,
 )
+from glasshead.text.words import segment, unread
 
 __all__ = ["spell", "tokenize", "vocabulary"]
 
@@ -84,36 +85,13 @@ def tokenize(text: str, lang: str) -> tuple[str, ...]:
 
 
 def _segment(text: str) -> tuple[str, ...]:
-    """Longest words first, going back where that leads nowhere."""
     known = set(vocabulary("zh"))
     longest = max(map(len, known))
-    # at -> the length of the word chosen there, so that the rest can be read too
-    chosen: dict[int, int] = {len(text): 0}
-    for at in range(len(text) - 1, -1, -1):
-        for length in range(min(longest, len(text) - at), 0, -1):
-            if at + length in chosen and text[at : at + length] in known:
-                chosen[at] = length
-                break
-    if 0 not in chosen:
-        raise _unknown(_unread(text, known, longest), "zh")
-    tokens, at = [], 0
-    while at < len(text):
-        tokens.append(text[at : at + chosen[at]])
-        at += chosen[at]
-    return tuple(tokens)
-
-
-def _unread(text: str, known: set[str], longest: int) -> str:
-    """The piece of the text, from where reading stops to where a known word begins again."""
-    reached, ends = 0, {0}
-    for at in range(len(text)):
-        if at in ends:
-            reached = at
-            ends |= {at + n for n in range(1, longest + 1) if text[at : at + n] in known}
-    for end in range(reached + 1, len(text)):
-        if any(text[end : end + n] in known for n in range(1, longest + 1)):
-            return text[reached:end]
-    return text[reached:]
+    words = segment(text, known, longest)
+    if words is None:
+        start, end = unread(text, known, longest)
+        raise _unknown(text[start:end], "zh")
+    return words
 
 
 def _unknown(word: str, lang: str) -> InputError:

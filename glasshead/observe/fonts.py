@@ -27,11 +27,13 @@ PREFERRED = (
 @lru_cache
 def chinese_font(text: str = "") -> str | None:
     """The family of an installed font that draws 它 and every character of the text, if any."""
-    for path, name in sorted(_installed(), key=lambda font: _rank(font[1])):
+    for path, _ in sorted(_installed(), key=lambda font: (_rank(font[1]), _is_odd(font[0]), font)):
         if has_glyphs(path, text):
-            if path not in {entry.fname for entry in font_manager.fontManager.ttflist}:
-                font_manager.fontManager.addfont(path)
-            return name
+            known = font_manager.fontManager
+            if path not in {entry.fname for entry in known.ttflist}:
+                known.addfont(path)
+            # One file may hold a face for each country.
+            return min((e.name for e in known.ttflist if e.fname == path), key=_rank)
     return None
 
 
@@ -60,6 +62,11 @@ def _named(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
             yield path, FT2Font(path).family_name
         except (OSError, RuntimeError):
             continue
+
+
+def _is_odd(path: str) -> bool:
+    """Whether this is a bold or slanted cut, where the plain one lies beside it."""
+    return "regular" not in path.lower()
 
 
 def _rank(name: str) -> int:

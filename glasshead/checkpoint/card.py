@@ -1,0 +1,77 @@
+"""The model card of an exported run: what it is, what it was trained on, how well it did."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from glasshead.checkpoint.run import Run
+from glasshead.model.pretrained import HoldingFamily
+
+__all__ = ["model_card"]
+
+
+def model_card(run: Run, name: str, family: HoldingFamily[Any], n_params: int) -> str:
+    config = run.config
+    head = ["---", "library_name: transformers", "tags:", "- glasshead"]
+    if config.kind == "gpt":
+        head.append("pipeline_tag: text-generation")
+    parts = [
+        "\n".join([*head, "---"]),
+        f"# {name}",
+        f"A `{family.architecture}` of {n_params:,} parameters, exported by Glasshead.",
+        "## Data\n\n" + _data(config.data),
+        "## Results\n\n" + _results(run.path / "metrics.jsonl"),
+        "## Settings of the model\n\n" + _table(config.model),
+    ]
+    if config.train:
+        parts.append("## Settings of the training\n\n" + _table(config.train))
+    return "\n\n".join(parts) + "\n"
+
+
+def _data(data: Mapping[str, Any]) -> str:
+    lines = []
+    if imported := data.get("imported"):
+        verb = "began as" if "from" in data else "are"
+        lines.append(f"The parameters {verb} those of `{Path(imported['from']).name}`.")
+    if origin := data.get("from"):
+        lines.append(f"Training went on from the run `{Path(origin).name}`.")
+    # Names only: where they lay is nobody's business.
+    files = [Path(file).name for file in data.get("sources", [])]
+    if files:
+        lines.append("Trained on " + ", ".join(f"`{file}`" for file in files) + ".")
+    if digest := data.get("fingerprint"):
+        lines.append(f"Fingerprint of the data: `{digest}`.")
+    return "\n".join(lines) or "Nothing is known of it."
+
+
+def _results(file: Path) -> str:
+    """The best and the last evaluation of a run."""
+    evaluations = []
+    if file.exists():
+        for line in file.read_text(encoding="utf-8").splitlines():
+            try:
+                row = json.loads(line)
+            except ValueError:  # the last line of a run that was killed
+                continue
+            if isinstance(row, dict) and isinstance(row.get("val_loss"), float):
+                evaluations.append(row)
+    if not evaluations:
+        return "It was not evaluated here."
+    best = min(evaluations, key=lambda row: row["val_loss"])
+    names = [name for name, value in best.items() if isinstance(value, int | float)]
+    rows = [best] if best is evaluations[-1] else [best, evaluations[-1]]
+    lines = [f"| | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
+    for title, row in zip(("best (these parameters)", "last"), rows, strict=False):
+        cells = " | ".join(_number(row.get(name)) for name in names)
+        lines.append(f"| {title} | {cells} |")
+    return "\n".join(lines)
+
+
+def _number(value: object) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def _table(settings: Mapping[str, Any]) -> str:
+    rows = [f"| {name} | {json.dumps(value)} |" for name, value in settings.items()]
+    return "\n".join(["| setting | value |", "|---|---|", *rows])

@@ -1,0 +1,177 @@
+"""A model in one GGUF file, as llama.cpp keeps it, seen as the folder that it was made from.
+
+The `gguf` package knows the file's layout and its many ways to quantise; tensors become float32,
+one at a time.
+"""
+
+import re
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glasshead.errors import InputError
+from glasshead.text.gguf_tokens import tokenizer_of
+from glasshead.text.tokenizer import Tokenizer
+
+__all__ = ["GGUFFile"]
+
+_FAMILIES = ("llama", "qwen2", "qwen3")
+_NAMES = {
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+_KEPT = {"F32": torch.float32, "F16": torch.float16}
+
+
+class GGUFFile:
+    def __init__(self, path: Path) -> None:
+        self.source = str(path)
+        try:
+            gguf: Any = import_module("gguf")
+        except ImportError:
+            raise InputError(
+                f"{path} needs the package gguf, which is not installed", hint="pip install gguf"
+            ) from None
+        try:
+            reader = gguf.GGUFReader(path)
+            self._fields = {name: field.contents() for name, field in reader.fields.items()}
+        except Exception as error:  # the package checks little; numpy raises what it likes
+            raise InputError(
+                f"{path} cannot be read as GGUF: {' '.join(str(error).split())[:160]}",
+                hint="the file is damaged or not complete; take it anew",
+            ) from None
+        self._dequantize: Any = gguf.dequantize
+        self._arch = str(self._fields.get("general.architecture"))
+        if self._arch not in _FAMILIES:
+            raise InputError(
+                f"{path} holds a model of type '{self._arch}', which cannot be imported",
+                hint=f"these can: {', '.join(_FAMILIES)}",
+            )
+        self._tensors = {self._name(tensor.name): tensor for tensor in reader.tensors}
+        if len(self._tensors) < len(reader.tensors):
+            raise InputError(
+                f"{path} has two tensors of one name", hint="the file is damaged; take it anew"
+            )
+        self.shapes: Mapping[str, Tensor] = {
+            name: torch.empty(
+                [int(n) for n in reversed(tensor.shape)],  # innermost first, there
+                dtype=_KEPT.get(tensor.tensor_type.name, torch.float32),
+                device="meta",
+            )
+            for name, tensor in self._tensors.items()
+        }
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What config.json would say."""
+        get, n_heads = self._get, self._get("attention.head_count")
+        if not isinstance(n_heads, int) or n_heads < 1:
+            raise InputError(
+                f"{self.source}: attention.head_count is {n_heads!r}",
+                hint="only models whose layers all have as many heads can be imported",
+            )
+        d_head = get("attention.key_length", int(get("embedding_length", 0)) // n_heads)
+        if "rope_freqs.weight" in self.shapes or get("rope.scaling.type", "none") != "none":
+            raise InputError(
+                f"{self.source} scales its rotary positions, which a GGUF file tells too little of",
+                hint="import the folder with safetensors that it was made from",
+            )
+        if get("rope.dimension_count", d_head) != d_head:
+            raise InputError(
+                f"{self.source} turns {get('rope.dimension_count')} of {d_head} dimensions",
+                hint="only models that turn all can be imported",
+            )
+        return {
+            "model_type": self._arch,
+            "vocab_size": self.shapes["model.embed_tokens.weight"].shape[0]
+            if "model.embed_tokens.weight" in self.shapes
+            else None,
+            "max_position_embeddings": get("context_length"),
+            "num_hidden_layers": get("block_count"),
+            "num_attention_heads": n_heads,
+            "num_key_value_heads": get("attention.head_count_kv", n_heads),
+            "hidden_size": get("embedding_length"),
+            "head_dim": d_head,
+            "intermediate_size": get("feed_forward_length"),
+            "rms_norm_eps": get("attention.layer_norm_rms_epsilon"),
+            "rope_theta": get("rope.freq_base"),
+            "attention_bias": "model.layers.0.self_attn.q_proj.bias" in self.shapes,
+            "tie_word_embeddings": "lm_head.weight" not in self.shapes,
+        }
+
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What the run is to remember."""
+        tokens = self._fields.get("tokenizer.ggml.tokens", [])
+        words = {"bos_token": "bos", "eos_token": "eos", "pad_token": "padding"}
+        ids = {
+            name: number
+            for name, word in words.items()
+            if isinstance(number := self._fields.get(f"tokenizer.ggml.{word}_token_id"), int)
+            and 0 <= number < len(tokens)
+        }
+        found: dict[str, Any] = {
+            "tokens": {name: tokens[number] for name, number in ids.items()},
+            "ids": {f"{name}_id": number for name, number in ids.items()},
+        }
+        template = self._fields.get("tokenizer.chat_template")
+        return {**found, "chat_template": template} if isinstance(template, str) else found
+
+    def tokenizer(self) -> Tokenizer:
+        return tokenizer_of(self._fields, self.source)
+
+    def read(self, name: str) -> Tensor:
+        tensor = self._tensors[name]
+        try:
+            if tensor.tensor_type.name in _KEPT:
+                values = np.array(tensor.data)
+            else:
+                values = self._dequantize(tensor.data, tensor.tensor_type)
+            found = torch.from_numpy(values).view(self.shapes[name].shape)
+        except Exception as error:  # of a way to quantise that the package does not know
+            raise InputError(
+                f"{self.source}: '{name}' ({tensor.tensor_type.name}) cannot be read: {error}",
+                hint="take a file that is quantised another way, such as Q8_0",
+            ) from None
+        return self._upright(name, found)
+
+    def _upright(self, name: str, tensor: Tensor) -> Tensor:
+        """Llama's queries and keys have the dimensions that turn together side by side; here, and
+        where they come from, they stand half a head apart."""
+        heads = {"q": "attention.head_count", "k": "attention.head_count_kv"}
+        found = re.search(r"self_attn\.([qk])_proj\.", name)
+        if self._arch != "llama" or found is None:
+            return tensor
+        n = self._get(heads[found[1]], self._get("attention.head_count"))
+        pairs = tensor.view(n, len(tensor) // n // 2, 2, -1)
+        return pairs.transpose(1, 2).reshape(tensor.shape)
+
+    def _get(self, name: str, usual: Any = None) -> Any:
+        return self._fields.get(f"{self._arch}.{name}", usual)
+
+    def _name(self, name: str) -> str:
+        """
+        blk.3.attn_q.weight is model.layers.3.self_attn.q_proj.weight
+        """
+        found = re.fullmatch(r"(?:blk\.(\d+)\.)?(\w+)\.(weight|bias)", name)
+        if found is None or found[2] not in _NAMES:
+            return name
+        layer = "" if found[1] is None else f"model.layers.{found[1]}."
+        return f"{layer}{_NAMES[found[2]]}.{found[3]}"

@@ -1,0 +1,129 @@
+"""Where a model of another program comes from: a folder, a name on the hub, or a GGUF file."""
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from glasshead.checkpoint.gguf_file import GGUFFile
+from glasshead.checkpoint.weights import SafetensorsFolder, Weights, read_json
+from glasshead.errors import InputError
+from glasshead.text.foreign import find_tokenizer
+from glasshead.text.tokenizer import Tokenizer
+
+__all__ = ["Source", "is_foreign", "open_source"]
+
+# What a model is made of; nothing of it is pickled and nothing is code.
+_FILES = ["*.json", "*.safetensors", "vocab.txt", "merges.txt", "*.spm"]
+_TOKENS = (
+    "bos_token",
+    "eos_token",
+    "pad_token",
+    "unk_token",
+    "cls_token",
+    "sep_token",
+    "mask_token",
+)
+_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A model of another program, its tensors not yet read."""
+
+    name: str
+    config: dict[str, Any]  # as config.json has it
+    weights: Weights
+    tokenizer: Tokenizer
+    kept: dict[str, Any] = field(default_factory=dict)  # what the run is to remember
+
+
+def is_foreign(path: Path) -> bool:
+    """Whether a path is another program's model; whatever else is wrong, a run's reader says."""
+    try:
+        config = json.loads((path / "config.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(config, dict) and "model_type" in config and "format" not in config
+
+
+def open_source(source: str | Path) -> Source:
+    path = Path(source)
+    if not path.exists():
+        path = _from_hub(str(source))
+    if path.suffix == ".gguf" and path.is_file():
+        return _from_gguf(path)
+    if not path.is_dir():
+        raise InputError(
+            f"{path} is not a folder, nor a file .gguf",
+            hint="name the folder that config.json lies in",
+        )
+    config = read_json(path / "config.json")
+    if "format" in config and "model_type" not in config:
+        raise InputError(f"{path} is a run already", hint="use it as it is")
+    kept = _kept(path, config)
+    return Source(str(source), config, SafetensorsFolder(path), find_tokenizer(path), kept)
+
+
+def _from_gguf(path: Path) -> Source:
+    """With the tokenizer that lies beside it, if one does."""
+    file, beside = GGUFFile(path), path.parent / "tokenizer.json"
+    tokenizer = find_tokenizer(path.parent) if beside.is_file() else file.tokenizer()
+    return Source(str(path), file.config, file, tokenizer, file.kept)
+
+
+def _kept(path: Path, config: dict[str, Any]) -> dict[str, Any]:
+    """What the model needs elsewhere and a run has no other place for: its special tokens, and how
+    a chat is written."""
+    jinja = path / "chat_template.jinja"
+    about, generation = (
+        read_json(file) if (file := path / name).is_file() else {}
+        for name in ("tokenizer_config.json", "generation_config.json")
+    )
+    tokens = {name: _word(about.get(name)) for name in _TOKENS}
+    ids = {name: generation.get(name, config.get(name)) for name in _IDS}
+    kept: dict[str, Any] = {
+        "tokens": {name: word for name, word in tokens.items() if word},
+        "ids": {name: number for name, number in ids.items() if _is_id(number)},
+    }
+    template = about.get("chat_template")
+    if jinja.is_file() and jinja.stat().st_size < 1 << 20:
+        template = jinja.read_text(encoding="utf-8", errors="replace")
+    return {**kept, "chat_template": template} if isinstance(template, str) else kept
+
+
+def _word(token: object) -> str | None:
+    """A special token, which may be written with how it is to be stripped."""
+    content = token.get("content") if isinstance(token, dict) else token
+    return content if isinstance(content, str) else None
+
+
+def _is_id(number: object) -> bool:
+    """One id, or several that all end a text."""
+    return type(number) is int or (
+        isinstance(number, list) and bool(number) and all(type(n) is int for n in number)
+    )
+
+
+def _from_hub(name: str) -> Path:
+    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith("."):
+        raise InputError(f"{name} does not exist", hint="name a folder, or a model of the hub")
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        raise InputError(
+            f"{name} does not exist here, and huggingface_hub, which could fetch it, is not "
+            "installed",
+            hint="name a folder, or: pip install 'glasshead[hf]'",
+        ) from None
+    try:
+        # Only the top folder: others hold the same model in other formats.
+        found = snapshot_download(name, allow_patterns=_FILES, ignore_patterns=["*/*"])
+    except Exception as error:  # whatever can go wrong on a network
+        said = " ".join(str(error).split())
+        raise InputError(
+            f"{name} does not exist here, and the hub does not give it: {said[:160]}",
+            hint="name a folder, or check the name and the network",
+        ) from None
+    return Path(found)

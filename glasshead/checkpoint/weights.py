@@ -1,0 +1,172 @@
+"""Tensors of another program's model, read one at a time from the safetensors in its folder.
+
+Names, shapes and dtypes come from the files' headers, which the library checks against the size
+of the file: nothing is read before everything is known to fit.
+"""
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from glasshead.errors import InputError, did_you_mean
+
+__all__ = ["SafetensorsFolder", "Weights", "read_json"]
+
+_DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,  # of masks and positions, which old files hold
+    "I32": torch.int32,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
+_TAKE_ANEW = "the file is damaged or not complete; take it anew"
+_MOST_JSON = 64 << 20  # bytes; the largest tokenizers have 30 MB
+
+# What turns a pickled file into safetensors, for the user to run.
+_CONVERT = (
+    "from torch import load; from safetensors.torch import save_file; "
+    "found = load({0}, weights_only=True); "
+    "save_file({{name: tensor.clone() for name, tensor in found.items()}}, {1})"
+)
+
+
+class Weights(Protocol):
+    """Tensors by their names. On the meta device they have a shape and a dtype, and no memory."""
+
+    source: str
+    shapes: Mapping[str, Tensor]
+
+    def read(self, name: str) -> Tensor: ...
+
+
+class SafetensorsFolder:
+    """model.safetensors, or the shards that model.safetensors.index.json lists."""
+
+    def __init__(self, folder: Path) -> None:
+        self.source = str(folder)
+        index = folder / "model.safetensors.index.json"
+        whole = folder / "model.safetensors"
+        self._file_of: dict[str, Path] = {}
+        self.shapes: Mapping[str, Tensor] = {}
+        self._opened: dict[Path, Any] = {}
+        if whole.exists():
+            self._add(whole)
+        elif index.exists():
+            for file, names in _shards(index).items():
+                self._add(file, names)
+        else:
+            raise _no_safetensors(folder)
+
+    def read(self, name: str) -> Tensor:
+        file = self._file_of[name]
+        try:
+            return self._opened[file].get_tensor(name)
+        except (SafetensorError, OSError, ValueError, RuntimeError) as error:
+            raise InputError(f"{file} is damaged: {error}", hint=_TAKE_ANEW) from None
+
+    def _add(self, file: Path, listed: set[str] | None = None) -> None:
+        try:
+            opened: Any = safe_open(file, framework="pt")
+            _check_names(file)
+            found = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
+            about = {name: (s.get_shape(), str(s.get_dtype())) for name, s in found.items()}
+        except FileNotFoundError:
+            raise InputError(f"{file} is missing", hint="take the folder anew, whole") from None
+        except (SafetensorError, OSError, ValueError, RuntimeError, OverflowError) as error:
+            raise InputError(f"{file} is damaged: {error}", hint=_TAKE_ANEW) from None
+        if listed is not None and (odd := sorted(about.keys() ^ listed)):
+            what = "lacks" if odd[0] in listed else "has, against the index,"
+            raise InputError(
+                f"{file} {what} '{odd[0]}' ({len(odd)} tensors do not fit)", hint=_TAKE_ANEW
+            )
+        shapes: dict[str, Tensor] = {}
+        for name, (shape, dtype) in about.items():
+            if dtype not in _DTYPES:
+                raise InputError(
+                    f"{file} has '{name}' as {dtype}, which cannot be imported",
+                    hint="take a version that is not quantised",
+                )
+            shapes[name] = torch.empty(shape, dtype=_DTYPES[dtype], device="meta")
+            self._file_of[name] = file
+        self.shapes = {**self.shapes, **shapes}
+        self._opened[file] = opened
+
+
+def _shards(index: Path) -> dict[Path, set[str]]:
+    """The files of an index and the names in each."""
+    table = read_json(index).get("weight_map")
+    if not isinstance(table, dict) or not all(isinstance(file, str) for file in table.values()):
+        raise InputError(f"{index} has no weight_map of names and files", hint=_TAKE_ANEW)
+    files: dict[Path, set[str]] = {}
+    for name, file in table.items():
+        if Path(file).name != file or "\\" in file or not file.endswith(".safetensors"):
+            raise InputError(
+                f"{index} lists {file!r}, which is no name of a safetensors file in its folder",
+                hint="a shard lies beside its index; do not trust this folder",
+            )
+        files.setdefault(index.parent / file, set()).add(name)
+    return files
+
+
+def _check_names(file: Path) -> None:
+    """The library, which has found the header to be in order, lets a name occur twice."""
+    with open(file, "rb") as stream:
+        size = int.from_bytes(stream.read(8), "little")
+        json.loads(stream.read(size), object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"'{twice}' occurs twice")
+    return found
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """An object in a file; one that is too large or names a field twice is refused."""
+    try:
+        if (size := file.stat().st_size) > _MOST_JSON:
+            raise ValueError(f"{size} bytes are too many")
+        data = json.loads(file.read_bytes(), object_pairs_hook=_once)
+    except OSError as error:
+        raise InputError(
+            f"cannot read {file}: {error.strerror}",
+            hint="name a folder that save_pretrained of the transformers library wrote",
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{file} cannot be used: {error}", hint=_TAKE_ANEW) from None
+    if not isinstance(data, dict):
+        raise InputError(f"{file} is not an object", hint=_TAKE_ANEW)
+    return data
+
+
+def _no_safetensors(folder: Path) -> InputError:
+    pickled = sorted([*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.pth")])
+    if not pickled:
+        others = [str(file.parent) for file in folder.glob("*/*.safetensors")]
+        hint = did_you_mean(str(folder), others) if others else "take the folder anew, whole"
+        return InputError(f"{folder} has no model.safetensors", hint=hint)
+    first = pickled[0]
+    paths = (json.dumps(str(file)) for file in (first, folder / "model.safetensors"))
+    command = f"python -c {shlex.quote(_CONVERT.format(*paths))}"
+    if len(pickled) > 1:
+        return InputError(
+            f"{folder} has {len(pickled)} pickled files such as {first.name}, which can hold code",
+            hint="open it with the transformers library and save_pretrained it: that writes "
+            "safetensors",
+        )
+    return InputError(
+        f"{folder} has only {first.name}, which is pickled and can hold code",
+        hint=f"if you trust it, convert it: {command}",
+    )

@@ -1,0 +1,145 @@
+"""`glasshead atlas`: a long text, read once, to be looked at from all sides."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["atlas"]
+
+
+def atlas(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="A run, or a folder of a transformers model.")
+    ],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Text, also .gz, .xz or .jsonl; - for stdin.")
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="BOOK.glass", help="Where to write.")],
+    layers: Annotated[
+        str | None, typer.Option(metavar="L,...", help="Such as 0,3-5 [default: all]")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(metavar="N", help="Read the first N tokens only.")
+    ] = None,
+    beyond: Annotated[
+        bool, typer.Option("--beyond", help="Read more than the model was trained to, if it can.")
+    ] = False,
+    statistics: Annotated[
+        bool, typer.Option("--statistics/--no-statistics", help="Measure every head, or do not.")
+    ] = True,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+) -> None:
+    """Record what every head looks at in a long text, and keep it in one file.
+
+    \b
+    Examples:
+      glasshead atlas runs/poems book.txt -o book.glass
+      glasshead atlas runs/poems book.txt.xz -o book.glass --max-tokens 100000 --beyond
+      glasshead look book.glass
+      glasshead look book.glass --query 81234
+
+    The whole text is read at once, and any weight of any head can be asked for later, exactly:
+    the file holds queries, keys and the rows' log-sum-exp, and grows with the text, not with its
+    square. Measuring compares every token with every token before it and takes the most time;
+    --no-statistics leaves it for when it is asked for.
+    """
+    from glasshead.errors import InputError
+    from glasshead.generate.recorded import open_subject
+    from glasshead.observe.subject import RecordConfig
+    from glasshead.train.machine import pick_device
+
+    if out.suffix != ".glass":
+        raise InputError(f"{out} is not named .glass", hint=f"try -o {out.with_suffix('.glass')}")
+    if not out.parent.is_dir():
+        raise InputError(f"there is no folder {out.parent}", hint="make it, or choose another -o")
+    start = time.perf_counter()
+    chosen = None if layers is None else tuple(_numbers(layers))
+    subject = open_subject(model, pick_device(device))
+    text = _text(file)
+    with _bars() as bar:
+        config = RecordConfig(chosen, "tensors", max_tokens, beyond, bar("reading"), out.parent)
+        seen = subject.record(text, config)
+        read = time.perf_counter()
+        show = bar("measuring") if statistics else None
+        for done, layer in enumerate(seen.layers if show else [], 1):
+            seen.statistics(layer.index)
+            assert show is not None
+            show(done, len(seen.layers))
+    measured = time.perf_counter()
+    seen.about["text"] = text[:200]
+    seen.save(out)
+    assert seen.tokens is not None
+    heads = sum(seen.shape(layer.index)[1] for layer in seen.layers)
+    sys.stderr.write(
+        f"{out}: {len(seen.tokens[0]):,} tokens, {len(seen.layers)} layers, {heads} heads, "
+        f"{out.stat().st_size / 1e6:,.1f} MB\n"
+        f"read in {read - start:.1f} s"
+        + (f", measured in {measured - read:.1f} s" if statistics else "")
+        + f", written in {time.perf_counter() - measured:.1f} s{_peak()}\n"
+    )
+
+
+def _numbers(text: str) -> Iterator[int]:
+    """
+    >>> list(_numbers("0,3-5"))
+    [0, 3, 4, 5]
+    """
+    from glasshead.errors import InputError
+
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or not (last.isdecimal() if dash else not last):
+            raise InputError(f"--layers '{text}' is no list of numbers", hint="try --layers 0,3-5")
+        yield from range(int(first), int(last or first) + 1)
+
+
+def _text(file: str) -> str:
+    from glasshead.errors import InputError
+    from glasshead.text.sources import Report, find_sources, read_pieces
+
+    report = Report()
+    found = find_sources([file], report)
+    text = "".join(piece.text for source in found for piece in read_pieces(source, report))
+    for line in report.summary():
+        sys.stderr.write(f"{line}\n")
+    if not text.strip():
+        raise InputError(f"{file} has no text", hint="give a file with some text in it")
+    return text
+
+
+@contextmanager
+def _bars() -> "Iterator[Callable[[str], Callable[[int, int], object]]]":
+    """A bar for each stage, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield lambda name: lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns: list[Any] = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+                          TextColumn("layers"), TimeElapsedColumn()]  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+
+        def bar(name: str) -> "Callable[[int, int], object]":
+            task = progress.add_task(name, total=None)
+            return lambda done, total: progress.update(task, completed=done, total=total)
+
+        yield bar
+
+
+def _peak() -> str:
+    """The most memory the process has had, where the system tells."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return ""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return f"; at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6:,.0f} MB"

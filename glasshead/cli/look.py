@@ -1,0 +1,212 @@
+"""`glasshead look`: what the heads of a model look at."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from glasshead.cli.steps import Language
+from glasshead.cli.terminal import console, language
+
+if TYPE_CHECKING:
+    from glasshead.observe.atlas import Atlas
+    from glasshead.observe.picture import Sheet
+    from glasshead.observe.view import View
+    from glasshead.observe.words import Word
+
+__all__ = ["look"]
+
+
+def look(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL|FILE.glass",
+            help="A trained run, a folder with a transformers model, or what `atlas` wrote.",
+        ),
+    ],
+    text: Annotated[
+        str | None, typer.Argument(metavar="TEXT", help="What the model is to read; - for stdin.")
+    ] = None,
+    layer: Annotated[
+        str | None, typer.Option(metavar="L", help="A layer: 0, 1, ...; cross.0 of a translator.")
+    ] = None,
+    head: Annotated[int | None, typer.Option(metavar="H", help="A head of the layer.")] = None,
+    word: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="WORD", help="What this word looks at; WORD#1 is its first place."
+        ),
+    ] = None,
+    query: Annotated[
+        int | None, typer.Option(metavar="N", help="What token N looks at, with where it stands.")
+    ] = None,
+    statistic: Annotated[
+        str | None, typer.Option(metavar="NAME", help="A number for every head, such as entropy.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("-o", "--out", metavar="PICTURE", help="Write a .png, .svg or .html."),
+    ] = None,
+    top: Annotated[int, typer.Option(metavar="K", help="How many are ranked.")] = 10,
+    log: Annotated[bool, typer.Option("--log", help="Colours by the logarithm.")] = False,
+    hide_sink: Annotated[
+        bool, typer.Option("--hide-sink", help="Leave out the first word; rows sum to 1 again.")
+    ] = False,
+    ratio: Annotated[
+        bool, typer.Option("--ratio", help="Weights as multiples of equal attention.")
+    ] = False,
+    tokens: Annotated[
+        bool, typer.Option("--tokens/--words", help="Tokens as they are, not joined to words.")
+    ] = False,
+    max_tokens: Annotated[
+        int | None, typer.Option(metavar="N", help="Read the first N tokens only.")
+    ] = None,
+    beyond: Annotated[
+        bool, typer.Option("--beyond", help="Read more than the model was trained to, if it can.")
+    ] = False,
+    lang: Annotated[
+        Language | None, typer.Option(help="Language of labels [default: the locale's]")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+) -> None:
+    """See what the heads of a model look at while it reads a text.
+
+    \b
+    Examples:
+      glasshead look runs/poems "春江潮水连海平"                    which heads do what
+      glasshead look runs/poems "春江潮水连海平" -o heads.html       every head, in one page
+      glasshead look runs/poems "春江潮水连海平" --layer 1 --head 0
+      glasshead look models/gpt2 "The cat sat; it slept." --from it
+      glasshead look runs/de-en "Ein Hund rennt." --layer cross.1 -o dog.png
+      glasshead look book.glass --query 81234
+
+    The model runs as it always does; weights are computed from its queries and keys, and are
+    exact. Tokens are joined to words: a word is looked at by as much as its tokens are together,
+    and looks as they do on average. A translator also shows how it looked at the source while it
+    wrote what `translate` gives. A text of more than 200 words is shown from afar.
+    """
+    from glasshead.observe.picture import check_suffix
+    from glasshead.observe.view import View, ViewConfig
+
+    if out is not None:
+        check_suffix(out)
+    _check_one(word, query, statistic)
+    config = ViewConfig(tokens or query is not None, log, hide_sink, ratio)
+    view = View(_recorded(model, text, device, max_tokens, beyond), config)
+    asked = Asked(view, layer, head, word, query, statistic, _language(lang))
+    if out is not None:
+        from glasshead.observe.picture import save
+
+        save(asked.sheet(), out)
+        sys.stderr.write(f"wrote {out}\n")
+    elif as_json:
+        import json
+
+        from glasshead.observe.look_json import answer
+
+        print(json.dumps(answer(asked.view, asked.heads, asked.word, statistic, layer, head, top),
+                         ensure_ascii=False, allow_nan=False))  # fmt: skip
+    else:
+        _print(asked, model, text, top)
+
+
+class Asked:
+    """What the options ask for."""
+
+    def __init__(
+        self,
+        view: "View",
+        layer: str | None,
+        head: int | None,
+        word: str | None,
+        query: int | None,
+        statistic: str | None,
+        lang: Literal["zh", "en"],
+    ) -> None:
+        from glasshead.errors import ConfigError
+
+        self.view, self.query, self.statistic = view, query, statistic
+        self.lang = lang
+        if head is not None and layer is None:
+            if len(view.names) > 1:
+                raise ConfigError(f"--head {head} of which layer?", hint="add --layer L")
+            layer = next(iter(view.names.values()))
+        self.layer, self.head = None if layer is None else view.layer(layer), head
+        self.heads = view.heads(self.layer, head)
+        self.word: str | Word | None = word
+        if query is not None:
+            from glasshead.observe.ranking import token_at
+
+            self.word = token_at(view, query)
+
+    def sheet(self) -> "Sheet":
+        from glasshead.observe import picture
+
+        if self.statistic is not None:
+            return picture.statistic_sheet(self.view, self.statistic, self.lang)
+        if self.word is not None:
+            return picture.looks_sheet(self.view, self.heads, self.word, self.lang)
+        if self.head is not None:
+            return picture.head_sheet(self.view, self.heads[0], self.lang)
+        return picture.grid_sheet(self.view, self.heads, self.lang)
+
+
+def _print(asked: Asked, model: str, text: str | None, top: int) -> None:
+    from glasshead.observe import look_tables as tables
+    from glasshead.observe.picture_terminal import show
+
+    screen = console()
+    if asked.word is not None:
+        for line in tables.ranked(asked.view, asked.heads, asked.word, asked.query, top,
+                                  asked.lang, screen):  # fmt: skip
+            screen.print(line, soft_wrap=True)
+    elif asked.statistic is not None or asked.layer is not None:
+        show(asked.sheet(), screen)
+    else:
+        for part in tables.summary(asked.view, asked.lang, screen, model, text):
+            screen.print(part, soft_wrap=True)
+
+
+def _language(lang: Language | None) -> Literal["zh", "en"]:
+    if lang is None:
+        return language()
+    return "zh" if lang is Language.zh else "en"
+
+
+def _check_one(word: str | None, query: int | None, statistic: str | None) -> None:
+    from glasshead.errors import ConfigError
+
+    given = {"--from": word, "--query": query, "--statistic": statistic}
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) > 1:
+        raise ConfigError(f"{names[0]} and {names[1]} cannot go together", hint="ask for one")
+
+
+def _recorded(
+    model: str, text: str | None, device: str, max_tokens: int | None, beyond: bool
+) -> "Atlas":
+    """What the model looked at, or what a file says that one looked at."""
+    from glasshead.cli.generate import read_prompt
+    from glasshead.errors import InputError
+    from glasshead.observe.atlas import open_glass
+
+    path = Path(model)
+    if path.suffix == ".glass" or path.is_file():
+        if text is not None:
+            raise InputError(
+                f"{model} holds a text of its own",
+                hint=f"leave the text out: glasshead look {model}",
+            )
+        return open_glass(path)
+    from glasshead.generate.recorded import open_subject
+    from glasshead.observe.subject import RecordConfig
+    from glasshead.train.machine import pick_device
+
+    subject = open_subject(path, pick_device(device))
+    said = read_prompt(text)
+    if not said:
+        raise InputError("there is no text to look at", hint=f'try: glasshead look {model} "TEXT"')
+    return subject.record(said, RecordConfig(max_tokens=max_tokens, beyond=beyond))

@@ -1,0 +1,105 @@
+"""`glasshead score --pairs`: how well a run's model translates."""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glasshead.cli.translate import lowercases, open_translator
+
+if TYPE_CHECKING:
+    from glasshead.checkpoint import Loaded
+    from glasshead.generate.translate import Translation
+    from glasshead.text.pairs import Pair
+    from glasshead.text.sources import Report
+
+__all__ = ["score_pairs"]
+
+
+def score_pairs(
+    run: Path,
+    files: Sequence[str],
+    settings: dict[str, Any],
+    device: str,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Translate the sources of some pairs and compare with their targets."""
+    from glasshead.errors import InputError
+    from glasshead.generate.beam import SearchConfig
+    from glasshead.generate.score_pairs import measures
+    from glasshead.generate.translate import Translator
+    from glasshead.text.sources import Report
+
+    config = SearchConfig(**settings)
+    if out is not None and not out.parent.is_dir():
+        raise InputError(f"there is no folder {out.parent}", hint="choose another --out")
+    if out is not None and out.is_dir():
+        raise InputError(f"{out} is a folder", hint="choose another --out")
+    loaded, model = open_translator(run, device)
+    report = Report()
+    pairs = _read(files, loaded, report)
+    for line in report.summary():
+        sys.stderr.write(f"{line}\n")
+    translator = Translator(model, loaded.tokenizer, config, lowercase=lowercases(loaded))
+    start = time.perf_counter()
+    found = translator([pair.source for pair in pairs])
+    seconds = time.perf_counter() - start
+    said = [" ".join(one.best.text.splitlines()) for one in found]
+    if out is not None:
+        _write(out, pairs, said, report)
+    scores = measures(said, [pair.target for pair in pairs])
+    _tell(found, seconds)
+    if as_json:
+        figures = [{"name": m.name, "score": m.score, "signature": m.signature} for m in scores]
+        print(json.dumps({"measures": figures, "sentences": len(pairs)}))
+        return
+    for measure in scores:
+        print(f"{measure.name:<16} {measure.score:6.2f}  {measure.signature}")
+    print(f"{'sentences':<16} {len(pairs):>6,}")
+
+
+def _read(files: Sequence[str], loaded: "Loaded", report: "Report") -> "list[Pair]":
+    """The pairs of two files, or of the columns of a .tsv that the run was trained on."""
+    from glasshead.errors import InputError
+    from glasshead.text.pairs import read_pairs
+
+    if len(files) > 2:
+        raise InputError(
+            f"--pairs names {len(files)} files", hint="name source and target, or one .tsv"
+        )
+    columns = str(loaded.config.data.get("pairs", {}).get("columns", "1,2"))
+    first, second = (int(column) - 1 for column in columns.split(","))
+    target = files[1] if len(files) == 2 else None
+    return read_pairs(files[0], target, columns=(first, second), report=report)
+
+
+def _write(out: Path, pairs: "list[Pair]", said: list[str], report: "Report") -> None:
+    """Line N is the translation of line N of the files; of a line that was skipped, nothing."""
+    from glasshead.errors import InputError
+
+    skipped = (place.line or 0 for place in report.skipped)
+    lines = [""] * max([pair.line for pair in pairs] + [*skipped])
+    for pair, text in zip(pairs, said, strict=True):
+        lines[pair.line - 1] = text
+    try:
+        out.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            f"cannot write {out}: {error.strerror}", hint="choose another --out"
+        ) from None
+
+
+def _tell(found: "list[Translation]", seconds: float) -> None:
+    tokens = sum(one.best.tokens for one in found)
+    cut = sum(not one.best.ended for one in found)
+    in_parts = sum(len(one.reading.parts) > 1 for one in found)
+    if in_parts:
+        sys.stderr.write(f"{in_parts} sources were longer than max_len: translated in parts\n")
+    if cut:
+        sys.stderr.write(f"{cut} translations were cut at their limit\n")
+    sys.stderr.write(
+        f"{len(found):,} sentences, {tokens:,} tokens, {tokens / seconds:.1f} tokens/s\n"
+    )

@@ -1,0 +1,99 @@
+"""Any model reads a text while its attention is recorded: one of our runs, or of `transformers`.
+
+seen = open_subject("runs/poems").record("春江潮水连海平")
+seen.row(layer=1, head=0, query=-1)
+"""
+
+import json
+from pathlib import Path
+
+import torch
+
+from glasshead.checkpoint import Loaded, load
+from glasshead.errors import InputError
+from glasshead.generate.beam import search
+from glasshead.generate.rows import Marks
+from glasshead.model.gpt import GPT
+from glasshead.model.transformer import Encoder, Reader, Transformer
+from glasshead.observe.atlas import Atlas
+from glasshead.observe.subject import ALL, RecordConfig, Subject, written
+from glasshead.observe.transformers_folder import TransformersFolder
+from glasshead.observe.words import spelled
+
+__all__ = ["open_subject"]
+
+
+def open_subject(path: str | Path, device: torch.device | None = None) -> Subject:
+    """The model in a folder, whoever wrote it."""
+    path, device = Path(path), device or torch.device("cpu")
+    if _is_of_transformers(path):
+        return TransformersFolder(path, device)
+    loaded = load(path)
+    return (Translates if isinstance(loaded.model, Transformer) else Reads)(loaded, device)
+
+
+def _is_of_transformers(path: Path) -> bool:
+    """Whether config.json is one of theirs; whatever else is wrong with it, `load` says."""
+    try:
+        config = json.loads((path / "config.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(config, dict) and "model_type" in config and "format" not in config
+
+
+class Ours(Subject):
+    def __init__(self, loaded: Loaded, device: torch.device) -> None:
+        super().__init__(loaded.path.resolve().name, loaded.model, device)
+        self.tokenizer = loaded.tokenizer
+        self.lowercase = bool(loaded.config.data.get("pairs", {}).get("lowercase", False))
+
+    def _encoded(self, text: str, config: RecordConfig) -> list[int]:
+        text = text.lower() if self.lowercase else text
+        return self._cut(self.tokenizer.prompt_ids(text), config)
+
+
+class Reads(Ours):
+    """A GPT, or an encoder that answers at each position."""
+
+    def record(self, text: str, config: RecordConfig = ALL) -> Atlas:
+        model = self.model
+        assert isinstance(model, GPT | Reader | Encoder)
+        ids = self._encoded(text, config)
+        settings = model.config
+        self._fits(len(ids), settings.max_len, config, settings.positions != "learned")
+        batch = torch.tensor([ids], device=self.device)
+
+        def read() -> None:
+            # Without the head: of a long text, logits would be most of the memory.
+            if isinstance(model, GPT):
+                model.features(batch)
+            else:
+                (model.encoder if isinstance(model, Reader) else model)(batch)
+
+        return self._recorded(config, read, {"text": text}, spelled(self.tokenizer, ids), batch)
+
+
+class Translates(Ours):
+    """Encoder and decoder, with the translation that `translate` gives."""
+
+    def record(self, text: str, config: RecordConfig = ALL) -> Atlas:
+        model = self.model
+        assert isinstance(model, Transformer)
+        if not text.strip():
+            raise InputError("the text is empty", hint="give a text to translate")
+        source = self._encoded(text.strip(), config)
+        self._fits(len(source), model.config.max_len, config, model.config.positions != "learned")
+        marks = Marks.of(self.tokenizer, model)
+        [[found]] = search(model, [source], marks)
+        said = [marks.bos, *found.ids, *[marks.eos] * found.ended]
+        tokens, last = written(spelled(self.tokenizer, said))
+
+        def translate() -> None:
+            memory = model.encode(torch.tensor([source], device=self.device))
+            model.features(torch.tensor([said[:-1]], device=self.device), memory)
+
+        translation = self.tokenizer.decode(found.ids).strip()
+        about = {"text": text, "translation": translation, **last}
+        return self._recorded(
+            config, translate, about, tokens, source_tokens=spelled(self.tokenizer, source)
+        )

@@ -1,0 +1,112 @@
+"""Translations while they are written: a row for each, and what the model knows of it.
+
+A source may have several rows, a beam's; when one ends, its row is gone from the next step on.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glasshead.errors import InputError, NotFiniteError
+from glasshead.model.transformer import Transformer
+from glasshead.text.tokenizer import Tokenizer
+
+__all__ = ["Marks", "Rows", "by_length"]
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The ids that begin and end a translation, and those that are never written."""
+
+    bos: int
+    eos: int
+    never: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, model: Transformer) -> "Marks":
+        """By the tokenizer's specials. What stands for no text is never written."""
+        specials = tokenizer.specials
+        for name in ("<bos>", "<eos>"):
+            if name not in specials:
+                raise InputError(
+                    f"the tokenizer has no {name}, so no translation can begin and end",
+                    hint="train it with the specials <pad>, <bos> and <eos>",
+                )
+        beyond = range(tokenizer.vocab_size, model.config.vocab_size)
+        never = {*specials.values(), *beyond} - {specials["<eos>"]}
+        return cls(specials["<bos>"], specials["<eos>"], tuple(sorted(never)))
+
+
+class Rows:
+    """Translations of a batch of sources, all of one length so far. Use it in evaluation mode."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        sources: Sequence[Sequence[int]],
+        marks: Marks,
+        *,
+        cached: bool = True,
+    ) -> None:
+        self.owners = list(range(len(sources)))  # the source that each row translates, ascending
+        self._model, self._device = model, model.head.weight.device
+        self._never = torch.tensor(marks.never, dtype=torch.int64, device=self._device)
+        width = max(map(len, sources))
+        padded = [[*ids, *[model.config.pad] * (width - len(ids))] for ids in sources]
+        self._memory = model.encode(self._tensor(padded))
+        self._caches = model.new_caches() if cached else None
+        self._ids = self._tensor([[marks.bos]] * len(sources))  # (R, T)
+
+    def best(self, k: int) -> list[list[tuple[float, int]]]:
+        """For each row the k most probable next ids, with their log-probabilities."""
+        new = self._ids if self._caches is None else self._ids[:, -1:]
+        x = self._model.features(new, self._memory, self._caches)
+        logits = self._model.logits(x[:, -1])  # (R, V)
+        logits = logits if logits.dtype == torch.float64 else logits.float()
+        lse = logits.logsumexp(-1, keepdim=True).double()
+        logits = logits.index_fill(-1, self._never, -math.inf)
+        k = min(k, logits.shape[-1] - len(self._never))
+        # Of equals, max takes the first; topk takes any.
+        top, ids = logits.max(-1, keepdim=True) if k == 1 else logits.topk(k)
+        log_probs = (top.double() - lse).tolist()
+        if not all(math.isfinite(row[0]) for row in log_probs):
+            raise NotFiniteError(
+                "the model's logits hold NaN or infinity: it cannot say what comes next",
+                hint="the training diverged; take an earlier checkpoint, or train at a lower rate",
+            )
+        return [list(zip(*row, strict=True)) for row in zip(log_probs, ids.tolist(), strict=True)]
+
+    def go_on(self, parents: list[int], tokens: list[int]) -> None:
+        """Row i becomes what row parents[i] was, with tokens[i] behind it."""
+        owners, self.owners = self.owners, [self.owners[parent] for parent in parents]
+        if not parents:
+            return
+        rows = self._tensor(parents)
+        self._ids = torch.cat([self._ids[rows], self._tensor([[one] for one in tokens])], dim=1)
+        if parents != list(range(len(owners))):
+            for cache in self._caches or ():
+                cache.own.reorder(rows)
+        if self.owners != owners:  # rows of one source share a memory, so most steps move none
+            self._memory = self._memory.rows(rows)
+            for cache in self._caches or ():
+                cache.cross.reorder(rows)
+
+    def _tensor(self, numbers: list[int] | list[list[int]]) -> Tensor:
+        return torch.tensor(numbers, device=self._device)
+
+
+def by_length(sources: Sequence[Sequence[int]], room: int) -> Iterator[list[int]]:
+    """Indices of sources of similar length, as many as fill `room` ids when they are padded.
+
+    >>> list(by_length([[1] * 5, [1], [1] * 6, [1] * 2], room=12))
+    [[1, 3], [0, 2]]
+    """
+    order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
+    while order:
+        widths = enumerate((len(sources[index]) for index in order), 1)
+        count = next((n - 1 for n, width in widths if n * width > room), len(order))
+        yield order[: max(1, count)]
+        order = order[max(1, count) :]

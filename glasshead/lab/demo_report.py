@@ -1,0 +1,221 @@
+"""report.html: the demo as one page, in both languages, with its pictures in it."""
+
+import re
+from collections.abc import Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from glasshead.lab.demo import Demo
+from glasshead.lab.demo_pictures import grid, matrix, strips
+from glasshead.lab.demo_sentence import Reading, Rendering
+from glasshead.lab.demo_style import STYLE
+from glasshead.lab.demo_tables import ROWS, commands, numbered, trained, truths, values
+from glasshead.lab.demo_words import TEXTS, Language
+
+__all__ = ["report"]
+
+
+def report(demo: Demo, out: Path, lang: Language) -> str:
+    """The whole page; `lang` is the language that it opens in."""
+    parts = [
+        _head(demo),
+        *_reader(demo),
+        *_hidden(demo),
+        *_translator(demo),
+        *_figures(demo),
+        *_truths(demo),
+        *_next(out),
+    ]
+    checked = {one: " checked" if one == lang else "" for one in TEXTS}
+    return f"""<!doctype html>
+<html lang="{lang}">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(TEXTS[lang]["title"])} · Glasshead</title>
+<style>{STYLE}</style>
+</head>
+<body>
+<input class="choice" type="radio" name="lang" id="show-zh"{checked["zh"]}>
+<input class="choice" type="radio" name="lang" id="show-en"{checked["en"]}>
+<main class="page">
+{chr(10).join(parts)}
+</main>
+</body>
+</html>
+"""
+
+
+def _both(name: str, tag: str = "span", kind: str = "", **values: Any) -> str:
+    texts = {lang: words[name].format(**values) for lang, words in TEXTS.items()}
+    return _in_both(texts, tag, kind)
+
+
+def _in_both(texts: Mapping[Language, str], tag: str = "span", kind: str = "") -> str:
+    """A text in both languages, of which the page shows one."""
+    return "".join(
+        f'<{tag} class="{f"{lang} {kind}".strip()}" lang="{lang}">{_marked(text)}</{tag}>'
+        for lang, text in texts.items()
+    )
+
+
+def _marked(text: str) -> str:
+    """`**bold**` and `` `code` `` as HTML; everything else is text."""
+    html = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", escape(text, quote=False))
+    return re.sub(r"`(.+?)`", r"<code>\1</code>", html)
+
+
+def _title(number: int, **values: Any) -> str:
+    return f"<h2><i>{number}</i>{_both(str(number), **values)}</h2>"
+
+
+def _figure(picture: str, caption: str = "", kind: str = "") -> str:
+    below = f"<figcaption>{caption}</figcaption>" if caption else ""
+    return f'<figure class="{kind}"><div class="scroll">{picture}</div>{below}</figure>'
+
+
+def _head(demo: Demo) -> str:
+    return f"""<div class="top">
+<span class="eyebrow">GLASSHEAD DEMO · SEED {demo.seed}</span>
+<span class="switch"><label for="show-zh">中文</label><label for="show-en">English</label></span>
+</div>
+<h1>{_both("title")}</h1>
+{_both("trained", "p", "lead", **trained(demo))}"""
+
+
+def _reader(demo: Demo) -> list[str]:
+    parts = []
+    for number, reading in enumerate(demo.readings, 1):
+        layer, head = reading.best
+        caption = _both("heads caption", best=_name(layer, head))
+        parts += [_title(number), _figure(_strips(reading), caption)]
+    return parts
+
+
+def _name(layer: int, head: int) -> str:
+    return f"L{layer} H{head}"
+
+
+def _strips(reading: Reading) -> str:
+    n_layers, n_heads = reading.maps.shape[:2]
+    rows = {
+        _name(layer, head): reading.maps[layer, head, reading.last]
+        for layer in range(n_layers)
+        for head in range(n_heads)
+    }
+    answers = {place: answer.word for place, answer in reading.answers.items()}
+    return strips(
+        reading.tokens, rows, best=_name(*reading.best), asking=reading.last, answers=answers
+    )
+
+
+def _hidden(demo: Demo) -> list[str]:
+    head = "".join(
+        f"<th>{_both(name)}</th>"
+        for name in ("ending", "hidden", "before", "in best", "in all", "instead")
+    )
+    rows = []
+    for reading in demo.readings:
+        before = reading.answers[reading.last]
+        cells = [
+            f"<td>{escape(''.join(reading.tokens[reading.last :]))}</td>",
+            f"<td>{escape(reading.tokens[reading.hidden])}</td>",
+        ]
+        for answer in (before, reading.cut_best, reading.cut_all):
+            kind = "changed" if answer.word != before.word else ""
+            shown = _both("one", word=answer.word, probability=answer.probability)
+            cells.append(f'<td class="{kind}">{shown}</td>')
+        cells.append(f"<td>{escape(numbered(reading.tokens, reading.instead))}</td>")
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return [_title(3), _both("cut", "p"), table]
+
+
+def _translator(demo: Demo) -> list[str]:
+    parts = [_title(4)]
+    for rendering in demo.renderings:
+        parts.append(f'<p class="german" lang="de">{_pronoun_marked(rendering)}</p>')
+        if rendering.text != rendering.wanted:
+            parts.append(_both("mistaken", "p", "quiet", text=rendering.wanted))
+        if rendering.pronoun is None:
+            parts.append(_both("no pronoun", "p", "quiet"))
+        else:
+            parts.append(_figure(_looked(demo, rendering), _both("looked caption")))
+    first = demo.renderings[0]
+    layer, head = demo.translator.best
+    if first.target:
+        picture = matrix(
+            first.source, first.target, first.crossing[layer, head], first.links, first.pronoun
+        )
+        parts.append(_figure(picture, _both("matrix caption", best=_name(layer, head))))
+    t = demo.translator
+    parts.append(
+        _figure(
+            grid(t.errors, t.best, ".2f", low_is_good=True),
+            _both("error caption", least=t.least, untrained=demo.translator_untrained.error),
+            "narrow",
+        )
+    )
+    return parts
+
+
+def _pronoun_marked(rendering: Rendering) -> str:
+    if rendering.pronoun is None:
+        return escape(rendering.text)
+    end = len(rendering.before)
+    start = end - len(rendering.target[rendering.pronoun])
+    before, word, after = rendering.text[:start], rendering.text[start:end], rendering.text[end:]
+    return f"{escape(before)}<b>{escape(word)}</b>{escape(after)}"
+
+
+def _looked(demo: Demo, rendering: Rendering) -> str:
+    assert rendering.pronoun is not None
+    wrote, read = demo.translator.writing_best, demo.translator.reading_best
+    best = f"→ {rendering.target[rendering.pronoun]}"
+    rows = {
+        best: rendering.crossing[wrote][rendering.pronoun],
+        "它": rendering.reading[read][rendering.asked],
+    }
+    return strips(rendering.source, rows, best=best, asking=rendering.asked)
+
+
+def _figures(demo: Demo) -> list[str]:
+    names = ("trained column", "untrained", "chance")
+    head = "".join(f'<th class="n">{_both(name)}</th>' for name in names)
+    found, rows = values(demo), []
+    for part, measures in ROWS.items():
+        rows.append(f'<tr class="part"><td colspan="4">{_both(part)}</td></tr>')
+        for name in measures:
+            after, before, chance = found[name]
+            rows.append(
+                f"<tr><td>{_both(name, least=demo.translator.least)}</td>"
+                f'<td class="n main">{after}</td><td class="n">{before}</td>'
+                f'<td class="n">{chance}</td></tr>'
+            )
+    table = f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    r = demo.reader
+    share = _figure(grid(r.heads.share, r.best, ".0%"), _both("share caption"), "narrow")
+    weight = _figure(grid(r.heads.weight, r.best, ".2f"), _both("weight caption"), "narrow")
+    return [
+        _title(5, n=r.stories),
+        table,
+        _both("method", "p", "quiet"),
+        f'<div class="pair">{share}{weight}</div>',
+    ]
+
+
+def _truths(demo: Demo) -> list[str]:
+    both = zip(*(truths(demo, lang) for lang in TEXTS), strict=True)
+    items = [f"<li>{_in_both(dict(zip(TEXTS, lines, strict=True)))}</li>" for lines in both]
+    warning = "" if demo.learned else _both("unlearned", "p", "lead")
+    return [_title(6), warning, f"<ul>{''.join(items)}</ul>"]
+
+
+def _next(out: Path) -> list[str]:
+    parts = [_title(7)]
+    for number, command in enumerate(commands(out)[1:], 2):
+        parts.append(_both(f"next {number}", "div", "quiet"))
+        parts.append(f"<pre><code>{escape(command)}</code></pre>")
+    parts.append(f"<footer class='quiet'>{_both('footer')}</footer>")
+    return parts

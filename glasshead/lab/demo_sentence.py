@@ -1,0 +1,130 @@
+"""The document's own sentence in the two models: answers, where they look, what hiding changes."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glasshead.lab.alignments import translations
+from glasshead.lab.looking import attentions, crossings, cut, looking
+from glasshead.lab.referents import Head
+from glasshead.model.transformer import Reader, Transformer
+from glasshead.text.tinyworld import Story
+from glasshead.text.tinyworld.tokens import pieces
+from glasshead.text.tokenizer import WordTokenizer
+from glasshead.train.refer import story_batch
+
+__all__ = ["Answer", "Reading", "Rendering", "read", "render"]
+
+LANG = "zh"
+PRONOUNS = {"er", "sie", "es", "ihn", "ihm", "ihr"}
+
+
+@dataclass(frozen=True)
+class Answer:
+    word: str
+    probability: float
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """A story as the reader reads it."""
+
+    tokens: tuple[str, ...]
+    answers: dict[int, Answer]  # by where the pronouns stand
+    wanted: dict[int, str]
+    maps: Tensor  # (L, H, S, S)
+    best: Head
+    hidden: int  # the word that the last pronoun looks at most in the best head
+    cut_best: Answer  # what it stands for if it may not see that word in the best head
+    cut_all: Answer  # or in any head
+    instead: int  # the word that it then looks at most in the best head
+
+    @property
+    def last(self) -> int:
+        return max(self.answers)
+
+    @property
+    def row(self) -> Tensor:
+        """(S,): what the last pronoun looks at in the best head."""
+        return self.maps[self.best][self.last]
+
+
+@torch.no_grad()
+def read(model: Reader, tokenizer: WordTokenizer, story: Story, best: Head) -> Reading:
+    batch = story_batch([story], tokenizer, LANG)
+    layers = attentions(model.encoder)
+    with looking(layers) as maps:
+        probs = model(batch.ids)[0].softmax(-1)  # (S, V)
+    found = torch.stack([weights[0] for weights in maps])  # (L, H, S, S)
+    places = [pronoun.index for pronoun in story.pronouns[LANG]]
+    last = places[-1]
+    hidden = int(found[best][last].argmax())
+
+    def without(only: Head | None) -> tuple[Answer, list[Tensor]]:
+        with cut(layers, torch.tensor([last]), torch.tensor([hidden]), only) as changed:
+            said = _answer(model(batch.ids)[0, last].softmax(-1), tokenizer)
+        return said, changed
+
+    cut_all, changed = without(None)
+    return Reading(
+        tokens=story.tokens[LANG],
+        answers={place: _answer(probs[place], tokenizer) for place in places},
+        wanted={pronoun.index: pronoun.word for pronoun in story.pronouns[LANG]},
+        maps=found,
+        best=best,
+        hidden=hidden,
+        cut_best=without(best)[0],
+        cut_all=cut_all,
+        instead=int(changed[best[0]][0, best[1], last].argmax()),
+    )
+
+
+def _answer(probs: Tensor, tokenizer: WordTokenizer) -> Answer:
+    token = int(probs.argmax())
+    return Answer(tokenizer.decode([token]), probs[token].item())
+
+
+@dataclass(frozen=True, eq=False)
+class Rendering:
+    """A story as the translator translates it."""
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]  # as they are written, without spaces
+    text: str
+    wanted: str
+    crossing: Tensor  # (L, H, T, S): where each word looked while it was written
+    reading: Tensor  # (L, H, S, S): in the encoder
+    links: frozenset[tuple[int, int]]  # what belongs together, if the text is the wanted one
+    asked: int  # where the source's last pronoun stands
+    pronoun: int | None  # where the translation's last pronoun stands, if it has one
+    before: str  # the text up to its end
+
+
+@torch.no_grad()
+def render(
+    model: Transformer, tokenizer: WordTokenizer, story: Story, langs: tuple[str, str]
+) -> Rendering:
+    source, target = langs
+    [ids] = translations(model, tokenizer, source, [story])
+    read_ids = tokenizer.ids_of(pieces(story.tokens[source], source))
+    with (
+        looking(crossings(model.decoder)) as crossed,
+        looking(attentions(model.encoder)) as maps,
+    ):
+        model(torch.tensor([read_ids]), torch.tensor([[tokenizer.specials["<bos>"], *ids]]))
+    words = tuple(tokenizer.decode([token]).strip() for token in ids)
+    said = [place for place, word in enumerate(words) if word in PRONOUNS]
+    text = tokenizer.decode(ids)
+    return Rendering(
+        source=story.tokens[source],
+        target=words,
+        text=text,
+        wanted=story.text(target),
+        crossing=torch.stack([weights[0] for weights in crossed])[:, :, : len(ids)],
+        reading=torch.stack([weights[0] for weights in maps]),
+        links=story.alignment(source, target) if text == story.text(target) else frozenset(),
+        asked=story.pronouns[source][-1].index,
+        pronoun=said[-1] if said else None,
+        before=tokenizer.decode(ids[: said[-1] + 1]) if said else "",
+    )

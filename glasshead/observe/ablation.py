@@ -1,0 +1,206 @@
+"""Put heads or edges out of action while a model runs: does the answer change without them?
+
+    with ablating(model, heads=[(3, 0)]):                      # layer 3, head 0 says nothing
+        model(ids)
+    with ablating(model, edges=[Edge(query=17, key=5)]):       # 17 may not look at 5, anywhere
+        model(ids)
+
+That a head looks at a token shows what it reads, not that the answer depends on it. This tests it.
+`observing` may stand outside or inside: it records the attention that really took place. The map
+of a silenced head is still recorded: it looks, but is not heard.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from glasshead.errors import AblationError, ConfigError, InputError, did_you_mean
+from glasshead.observe.intervention import Call, Change, intervening
+from glasshead.observe.layers import choose, find
+from glasshead.observe.record import Layer
+
+__all__ = ["Edge", "ablating"]
+
+MODES = ("zero", "mean")
+
+
+@dataclass(frozen=True)
+class Edge:
+    """From a query to a key: what `ablating` takes away.
+
+    Args:
+        key: the position that is looked at, or a slice of positions.
+        query: the position that looks, or a slice of them; every one when None.
+        layer: by index or name, as in `seen.layers`; every one when None.
+        head: every one when None.
+
+    Positions count from the start of the text, cached ones included; negative ones from the end of
+    what there is at each call.
+    """
+
+    key: int | slice
+    query: int | slice | None = None
+    layer: int | str | None = None
+    head: int | None = None
+
+
+@contextmanager
+def ablating(
+    model: nn.Module,
+    *,
+    heads: Iterable[tuple[int | str, int]] = (),
+    edges: Iterable[Edge] = (),
+    mode: str = "zero",
+    renormalise: bool = True,
+) -> Iterator[None]:
+    """Run the model without these heads and edges inside the `with`; then it is as it was.
+
+    Args:
+        model: one of ours, or one of `transformers` (edges: on sdpa or eager, without a cache).
+        heads: pairs (layer, head). The head's context is replaced before the projection.
+        edges: pairs of positions that may not attend, in every sequence of the batch.
+        mode: what takes the place of a head's context: "zero", or "mean", its mean over the
+            positions of the call that are not padding.
+        renormalise: True hides edges before the softmax, so that the row's other weights grow.
+            False sets their weights to 0 after it (our models only).
+
+    A query that has no key left gets context 0. Leaving the `with`, an AblationError tells if a
+    layer never ran or an edge lay outside the text: no result is one "without X" by mistake.
+    """
+    if mode not in MODES:
+        raise ConfigError(f"unknown mode '{mode}'", hint=did_you_mean(mode, MODES))
+    pairs, wanted_edges = [_pair(pair) for pair in heads], list(edges)
+    found = find(model, partly=all(edge.layer is not None for edge in wanted_edges))
+    layers = [layer for layer, _ in found]
+    silent: dict[int, list[int]] = defaultdict(list)
+    hidden: dict[int, list[Edge]] = defaultdict(list)
+    for where, head in pairs:
+        (index,) = choose(layers, [where])
+        silent[index].append(head)
+    for edge in wanted_edges:
+        if edge.layer is None:
+            _need_one_stack(layers)
+        for index in choose(layers, None if edge.layer is None else [edge.layer]):
+            hidden[index].append(edge)
+    changes = {
+        index: _Ablation(silent[index], hidden[index], mode, renormalise)
+        for index in sorted({*silent, *hidden})
+    }
+    for layer, module in found:
+        n_heads = getattr(module, "n_heads", None)  # theirs is known when it runs
+        if layer.index in changes and isinstance(n_heads, int):
+            changes[layer.index].check_heads(layer, n_heads)
+    with intervening(found, changes):
+        yield
+    met = [edge for change in changes.values() for edge in change.met]
+    for edge in wanted_edges:
+        if edge not in met:
+            longest = max(change.longest for change in changes.values())
+            raise AblationError(
+                f"{edge} was never there: the keys ended at {longest - 1}",
+                hint="positions count from 0; a query and a key both need to be in the text",
+            )
+
+
+class _Ablation(Change):
+    """What is taken from one layer."""
+
+    def __init__(self, heads: list[int], edges: list[Edge], mode: str, renormalise: bool) -> None:
+        self.heads, self.edges = heads, edges
+        self.mode, self.renormalise = mode, renormalise
+        self.met: list[Edge] = []
+        self.longest = 0
+
+    def check_heads(self, layer: Layer, n_heads: int) -> None:
+        for head in (*self.heads, *(e.head for e in self.edges if e.head is not None)):
+            if not -n_heads <= head < n_heads:
+                raise InputError(
+                    f"layer {layer.index} ({layer.name}) has no head {head}",
+                    hint=f"there are {n_heads}, counted from 0",
+                )
+
+    def hidden(self, call: Call) -> Tensor | None:
+        self.check_heads(call.layer, call.H)
+        if not self.edges:
+            return None
+        self.longest = max(self.longest, call.S)
+        # As small as can be: where all heads or all queries are meant, one stands for all.
+        H = 1 if all(edge.head is None for edge in self.edges) else call.H
+        T = 1 if all(edge.query is None for edge in self.edges) else call.T
+        cells = torch.zeros(H, T, call.S, dtype=torch.bool, device=call.device)
+        for edge in self.edges:
+            rows, cols = _rows(edge, call), _positions(edge.key, call.S)
+            if rows.numel() and cols.numel():
+                self.met.append(edge)
+                of_heads = cells if edge.head is None else cells[edge.head][None]
+                of_heads[:, rows[:T, None], cols] = True
+        return cells
+
+    def context(self, context: Tensor, real: Callable[[], Tensor | None]) -> Tensor:
+        if not self.heads:
+            return context
+        gone = torch.zeros(context.shape[1], 1, 1, dtype=torch.bool, device=context.device)
+        gone[self.heads] = True
+        return torch.where(gone, 0 if self.mode == "zero" else _mean(context, real()), context)
+
+
+def _mean(context: Tensor, real: Tensor | None) -> Tensor:
+    """(H, 1, D) the mean context (B, H, T, D) of all positions that are not padding."""
+    B, _, T, _ = context.shape
+    if B * T == 1:
+        raise AblationError(
+            "the mean over one position is that position itself",
+            hint='give more text at once, or use mode="zero"',
+        )
+    if real is None:
+        return context.mean(dim=(0, 2))[:, None]
+    counts = real.expand(B, T)[:, None, :, None].to(context.dtype)  # (B, 1, T, 1)
+    return ((context * counts).sum(dim=(0, 2)) / counts.sum().clamp(min=1))[:, None]
+
+
+def _rows(edge: Edge, call: Call) -> Tensor:
+    """The rows of this call that an edge means."""
+    if call.first is None and (edge.query is not None or not call.cross):
+        raise AblationError(
+            f"{edge} cannot be found in layer {call.layer.index} ({call.layer.name}): with a cache "
+            "it is not known which positions its queries have",
+            hint="give the whole text at once, without a cache"
+            + ("; or leave query out" if call.cross else ""),
+        )
+    if edge.query is None:
+        return torch.arange(call.T)
+    assert call.first is not None
+    rows = _positions(edge.query, call.first + call.T) - call.first
+    return rows[rows >= 0]
+
+
+def _positions(part: int | slice, size: int) -> Tensor:
+    """Those of 0 to size - 1 that are meant; none if a number lies outside.
+
+    >>> _positions(-1, 7), _positions(7, 7), _positions(slice(5, 99), 7)
+    (tensor([6]), tensor([], dtype=torch.int64), tensor([5, 6]))
+    """
+    if isinstance(part, slice):
+        return torch.tensor(range(size)[part], dtype=torch.int64)
+    return torch.tensor([part % size] if -size <= part < size else [], dtype=torch.int64)
+
+
+def _pair(pair: object) -> tuple[int | str, int]:
+    match pair:
+        case (int() | str() as layer, int() as head):
+            return layer, head
+    raise ConfigError(f"heads holds {pair!r}, but pairs are needed", hint="heads=[(layer, head)]")
+
+
+def _need_one_stack(layers: list[Layer]) -> None:
+    if len({(layer.part, layer.kind) for layer in layers}) > 1:
+        raise ConfigError(
+            "an edge without a layer is ambiguous: encoder, decoder and cross-attention have "
+            "positions of their own",
+            hint="name its layer: "
+            + ", ".join(f"{layer.index} ({layer.name})" for layer in layers),
+        )

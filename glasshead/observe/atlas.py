@@ -1,0 +1,315 @@
+"""The whole map of every head, of which any part can be seen: exact, near or from afar.
+
+    seen.tile(layer, head, rows, cols)      exact weights of a rectangle
+    seen.row(layer, head, query)            one query's weights
+    seen.top(layer, head, query, k)         the keys it looks at most
+    seen.weights(layer)                     all of a short text, (B, H, T, S)
+    seen.cells(layer, head, level, ...)     cells of 2^level x 2^level weights: mean and max
+    seen.statistics(layer)                  what was measured of its heads
+    seen.save("x.glass"), open_glass(...)   one file, which opening does not read
+
+Nothing of size T x S is kept: each answer is computed from queries, keys and log-sum-exp.
+"""
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from glasshead.errors import InputError, RecordingError
+from glasshead.observe.record import Layer, Record
+from glasshead.observe.statistics import HeadStatistics
+
+__all__ = ["Atlas", "Cells", "Top", "open_glass"]
+
+MAX_CELLS = 2**26  # of one answer: 256 MB
+PAGE = 128  # cells, a side of what is computed and kept at a time
+STRIP = 2**22  # weights that are made at a time for coarse cells
+
+
+class Cells(NamedTuple):
+    mean: Tensor  # (rows, cols)
+    max: Tensor  # (rows, cols)
+
+
+class Top(NamedTuple):
+    keys: Tensor  # (k,) positions, the one with most weight first
+    weights: Tensor  # (k,)
+
+
+class Atlas:
+    """What `observing` recorded, or `open_glass` found in a file.
+
+    `layers` names the layers; each can be asked for by its index or its name. `tokens` holds the
+    pieces of text, a list for each sequence; `source_tokens` those of an encoder's text. `about` is
+    for anything else that JSON can hold: the text itself, offsets.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        *,
+        model: str = "",
+        ids: Tensor | None = None,
+        tokens: Any = None,
+        source_tokens: Any = None,
+        about: dict[str, Any] | None = None,
+        top_k: int = 8,
+        cache_bytes: int = 2**26,
+    ) -> None:
+        self._layers = {layer.index: layer for layer in layers}
+        self.records: dict[int, Record] = {}
+        self.model, self.ids, self.top_k = model, ids, top_k
+        self.tokens, self.source_tokens = tokens, source_tokens
+        self.about: dict[str, Any] = about or {}
+        self._pages: OrderedDict[tuple[int, ...], Cells] = OrderedDict()
+        self._room = cache_bytes // (2 * 4 * PAGE**2)
+
+    @property
+    def layers(self) -> list[Layer]:
+        return list(self._layers.values())
+
+    @property
+    def tokens(self) -> list[list[str | bytes]] | None:
+        return self._tokens
+
+    @tokens.setter
+    def tokens(self, tokens: Any) -> None:
+        self._tokens = _batched(tokens)
+
+    @property
+    def source_tokens(self) -> list[list[str | bytes]] | None:
+        return self._source_tokens
+
+    @source_tokens.setter
+    def source_tokens(self, tokens: Any) -> None:
+        self._source_tokens = _batched(tokens)
+
+    def layer(self, which: int | str) -> Layer:
+        for layer in self._layers.values():
+            if which in (layer.index, layer.name):
+                return layer
+        raise InputError(
+            f"layer {which!r} was not recorded",
+            hint="recorded: "
+            + ", ".join(f"{layer.index} ({layer.name})" for layer in self._layers.values()),
+        )
+
+    def rename(self, layer: Layer) -> None:
+        """Put a better description in the place of the layer with the same index."""
+        self._layers[layer.index] = layer
+
+    def record(self, layer: int | str) -> Record:
+        found = self.layer(layer)
+        if found.index not in self.records:
+            raise RecordingError(
+                f"layer {found.index} ({found.name}) did not run while it was observed",
+                hint="call the model inside `with observing(model)`",
+            )
+        return self.records[found.index]
+
+    def shape(self, layer: int | str) -> tuple[int, int, int, int]:
+        """(B, H, T, S) of a layer's maps."""
+        return self.record(layer).shape
+
+    def tile(
+        self,
+        layer: int | str,
+        head: int,
+        rows: slice | int = slice(None),
+        cols: slice | int = slice(None),
+        batch: int = 0,
+    ) -> Tensor:
+        """Exact weights of queries `rows` at keys `cols`; a number stands for one row or column."""
+        record = self.record(layer)
+        B, H, T, S = record.shape
+        r, c = _span("rows", rows, T), _span("cols", cols, S)
+        _check_size(f"a tile of {r.stop - r.start} x {c.stop - c.start}", _area(r, c))
+        return record.tile(_index("batch", batch, B), _index("head", head, H), r, c)
+
+    def row(self, layer: int | str, head: int, query: int, batch: int = 0) -> Tensor:
+        """(S,) how much one query looks at each key. -1 is the last query."""
+        return self.tile(layer, head, rows=query, batch=batch)[0]
+
+    def top(self, layer: int | str, head: int, query: int, k: int = 8, batch: int = 0) -> Top:
+        """The k keys that one query looks at most."""
+        row = self.row(layer, head, query, batch)
+        if k < 1:
+            raise InputError(f"k ({k}) must be at least 1", hint="try k=8")
+        weights, keys = row.topk(min(k, row.numel()))
+        return Top(keys, weights)
+
+    def weights(self, layer: int | str) -> Tensor:
+        """(B, H, T, S) all weights of a layer, for short texts."""
+        record = self.record(layer)
+        B, H, T, S = record.shape
+        _check_size(f"the weights of layer {layer}, {B} x {H} x {T} x {S},", B * H * T * S)
+        every = slice(0, T), slice(0, S)
+        maps = [record.tile(b, h, *every) for b in range(B) for h in range(H)]
+        return torch.stack(maps).view(B, H, T, S)
+
+    def statistics(self, layer: int | str) -> HeadStatistics:
+        """What was measured of a layer's heads; measured now where only tensors were kept."""
+        return self.record(layer).measured(self.ids, self.top_k)
+
+    def levels(self, layer: int | str) -> int:
+        """How many levels there are: 0 is exact, at the last one the map fits in a page."""
+        _, _, T, S = self.shape(layer)
+        return max(0, math.ceil(math.log2(max(1, T, S) / PAGE))) + 1
+
+    def cells(
+        self,
+        layer: int | str,
+        head: int,
+        level: int,
+        rows: slice | int = slice(None),
+        cols: slice | int = slice(None),
+        batch: int = 0,
+    ) -> Cells:
+        """The map from afar: each cell is the mean and the max of 2^level x 2^level weights.
+
+        `rows` and `cols` count cells. At the border a cell is of what there is; what a mask hides
+        counts as 0. Computed when asked for; the last pages are kept.
+        """
+        record = self.record(layer)
+        B, H, T, S = record.shape
+        level = _index("level", level, self.levels(layer))
+        batch, head = _index("batch", batch, B), _index("head", head, H)
+        r = _span("rows", rows, -(-T >> level) if T else 0)
+        c = _span("cols", cols, -(-S >> level) if S else 0)
+        _check_size(f"a picture of {r.stop - r.start} x {c.stop - c.start} cells", _area(r, c))
+        mean = torch.empty(r.stop - r.start, c.stop - c.start)
+        top = torch.empty_like(mean)
+        for i in range(r.start // PAGE, -(-r.stop // PAGE)):
+            for j in range(c.start // PAGE, -(-c.stop // PAGE)):
+                page = self._page(record, batch, head, level, i, j)
+                here, there = _overlap(r, i), _overlap(c, j)
+                mean[here[0], there[0]] = page.mean[here[1], there[1]]
+                top[here[0], there[0]] = page.max[here[1], there[1]]
+        return Cells(mean, top)
+
+    def _page(self, record: Record, batch: int, head: int, level: int, i: int, j: int) -> Cells:
+        key = (record.layer.index, batch, head, level, i, j)
+        if key not in self._pages:
+            _, _, T, S = record.shape
+            side = PAGE << level
+            rows = slice(i * side, min((i + 1) * side, T))
+            cols = slice(j * side, min((j + 1) * side, S))
+            self._pages[key] = coarse(record, batch, head, rows, cols, 1 << level)
+            while len(self._pages) > max(1, self._room):
+                self._pages.popitem(last=False)
+        self._pages.move_to_end(key)
+        return self._pages[key]
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to one .glass file."""
+        from glasshead.observe.glass import write
+
+        write(self, Path(path))
+
+
+def open_glass(path: str | Path) -> Atlas:
+    """The atlas in a .glass file. Its tensors stay in the file until they are looked at."""
+    from glasshead.observe.glass import read
+
+    return read(Path(path))
+
+
+def coarse(record: Record, batch: int, head: int, rows: slice, cols: slice, side: int) -> Cells:
+    """Mean and max of each side x side cell of a rectangle, whose corner is a cell's."""
+    known = record.statistics
+    if known is not None and side % max(known.overview_cell) == 0:
+        # The overview has these weights added up already.
+        high, wide = known.overview_cell
+        r = slice(rows.start // high, -(-rows.stop // high))
+        c = slice(cols.start // wide, -(-cols.stop // wide))
+        areas = _sizes(rows, high)[:, None] * _sizes(cols, wide)
+        total = _pooled(known.overview_mean[batch, head, r, c].cpu() * areas, side // high,
+                        side // wide, torch.sum)  # fmt: skip
+        top = _pooled(known.overview_max[batch, head, r, c].cpu(), side // high, side // wide,
+                      torch.amax)  # fmt: skip
+        return Cells(total / (_sizes(rows, side)[:, None] * _sizes(cols, side)), top)
+    n, m = len(_sizes(rows, side)), len(_sizes(cols, side))
+    total, top = torch.zeros(n, m), torch.zeros(n, m)
+    strip = max(1, STRIP // max(1, side * (cols.stop - cols.start)))  # rows of cells
+    for first in range(0, n, strip):
+        r = slice(rows.start + first * side, min(rows.start + (first + strip) * side, rows.stop))
+        reach = record.reach(r)
+        # Whole cells only, so that sums line up.
+        begin = max(0, reach.start - cols.start) // side
+        end = min(m, -(-max(0, reach.stop - cols.start) // side))
+        if begin >= end:
+            continue
+        c = slice(cols.start + begin * side, min(cols.start + end * side, cols.stop))
+        w = record.tile(batch, head, r, c).float()
+        here = slice(first, first + -(-w.shape[0] // side))
+        total[here, begin:end] = _pooled(w, side, side, torch.sum)
+        top[here, begin:end] = _pooled(w, side, side, torch.amax)
+    return Cells(total / (_sizes(rows, side)[:, None] * _sizes(cols, side)), top)
+
+
+def _pooled(x: Tensor, high: int, wide: int, how: Callable[..., Tensor]) -> Tensor:
+    """x in blocks of high x wide; what is missing at the border is 0."""
+    x = F.pad(x, (0, -x.shape[1] % wide, 0, -x.shape[0] % high))
+    return how(x.view(x.shape[0] // high, high, x.shape[1] // wide, wide), dim=(1, 3))
+
+
+def _sizes(part: slice, side: int) -> Tensor:
+    """How many positions each cell of a span holds: `side`, but for the last.
+
+    >>> _sizes(slice(8, 18), 4)
+    tensor([4, 4, 2])
+    """
+    starts = torch.arange(part.start, part.stop, side)
+    return (part.stop - starts).clamp(max=side)
+
+
+def _overlap(part: slice, page: int) -> tuple[slice, slice]:
+    """Where a page lies in the answer, and where the answer lies in the page."""
+    start, stop = max(part.start, page * PAGE), min(part.stop, (page + 1) * PAGE)
+    return (
+        slice(start - part.start, stop - part.start),
+        slice(start - page * PAGE, stop - page * PAGE),
+    )
+
+
+def _span(name: str, part: slice | int, size: int) -> slice:
+    if not isinstance(part, slice):
+        part = slice(at := _index(name, part, size), at + 1)
+    start, stop, step = part.indices(size)
+    if step != 1:
+        raise InputError(f"{name} has step {step}", hint="a rectangle has no gaps: leave it out")
+    return slice(start, max(start, stop))
+
+
+def _index(name: str, value: int, size: int) -> int:
+    if -size <= value < size:
+        return value % size
+    raise InputError(f"{name} {value} does not exist", hint=f"there are {size}, counted from 0")
+
+
+def _area(rows: slice, cols: slice) -> int:
+    return (rows.stop - rows.start) * (cols.stop - cols.start)
+
+
+def _check_size(what: str, cells: int) -> None:
+    if cells > MAX_CELLS:
+        raise InputError(
+            f"{what} has {cells:,} weights, more than {MAX_CELLS:,} at once",
+            hint="look at a smaller tile, or from afar with cells(layer, head, level)",
+        )
+
+
+def _batched(tokens: Any) -> list[list[str | bytes]] | None:
+    """A list for each sequence; one list of tokens is a batch of one."""
+    if tokens is None:
+        return None
+    listed = list(tokens)
+    if all(isinstance(piece, str | bytes) for piece in listed):
+        return [listed]
+    return [list(sequence) for sequence in listed]

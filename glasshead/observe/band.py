@@ -1,0 +1,138 @@
+"""What can be asked of a band of weights: some query rows, all the keys they can reach.
+
+A band is w (n, m): row i is the query at position `start + i`, column j the key `cols.start + j`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from glasshead.attention.mask import Mask
+
+__all__ = ["Lags", "Ruler", "at_keys", "fold", "hidden", "strongest"]
+
+
+def hidden(
+    mask: Mask, T: int, S: int, rows: slice, cols: slice, device: torch.device
+) -> Iterator[tuple[slice, Tensor]]:
+    """The columns of a band where the mask may hide something, and what it hides there.
+
+    Causality and a window hide only near their borders; each border is at most as wide as the
+    band is tall. The other rules may hide anything anywhere.
+    """
+    anywhere = replace(mask, causal=False, window=None)
+    if not anywhere.is_plain:
+        borders = [(cols.start, cols.stop)]
+    else:
+        first, last = rows.start + S - T, rows.stop - 1 + S - T
+        ahead = first + (1 if mask.causal else S if mask.window is None else mask.window)
+        behind = 0 if mask.window is None else last - mask.window + 1
+        # Keys before `behind` are too far back for some row, from `ahead` on too far ahead.
+        borders = [
+            (cols.start, min(behind, cols.stop)),
+            (max(ahead, behind, cols.start), cols.stop),
+        ]
+        if mask.is_plain and not mask.causal:
+            borders = []
+    for start, stop in borders:
+        if start < stop:
+            allowed = mask.allowed(T, S, rows, slice(start, stop), device)
+            if allowed is not None:
+                part = slice(start - cols.start, stop - cols.start)
+                hides = ~allowed
+                yield part, hides.expand(*hides.shape[:-1], stop - start)
+
+
+class Ruler:
+    """Sums of weights, and of weight times distance, with one thin product for each band.
+
+    Left of the band's own positions the distance is `position - key`, right of them its negative:
+    both are linear, so three columns give all sums: 1, the side (+1, -1, or 0 in between), and
+    side x key. Keys are counted from the band's first position, so that near distances keep their
+    digits at any length. What lies in between, at most as wide as the band is tall, is written out.
+    """
+
+    def __init__(self, position: Tensor, cols: slice, unit: int, dtype: torch.dtype) -> None:
+        first, last = int(position[0]), int(position[-1])
+        key = torch.arange(cols.start, cols.stop, device=position.device)
+        side = (key < first).to(dtype) - (key > last).to(dtype)
+        self.thin = torch.stack(
+            [torch.ones_like(side), side, side * (key - first).to(dtype) / unit]
+        )  # (3, m)
+        self.row = (position - first).to(dtype) / unit  # (n,)
+        self.own = slice(max(first - cols.start, 0), max(last + 1 - cols.start, 0))
+        self.gap = (position[:, None] - key[self.own]).abs().to(dtype) / unit  # (n, own)
+
+    def read(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        """The sum of each row and its mean distance / unit."""
+        total, side, moment = self.thin @ w.T  # (n,) each
+        return total, self.row * side - moment + (w[:, self.own] * self.gap).sum(-1)
+
+
+def at_keys(w: Tensor, keys: Tensor, cols: slice) -> Tensor:
+    """The sum of w at the given keys (n, c) of each row; keys outside the band count 0."""
+    inside = (keys >= cols.start) & (keys < cols.stop)
+    place = (keys - cols.start).clamp(0, w.shape[1] - 1)
+    return (w.gather(1, place) * inside).sum(-1)
+
+
+def strongest(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """The n largest of each row, largest first, and where they are: `x.topk(n)`, sooner.
+
+    The n largest lie in the n groups whose maxima are largest, so most columns are read once.
+    """
+    m = x.shape[1]
+    if m <= 8 * n:
+        values, places = x.topk(min(n, m))
+        return values, places
+    size = m // 8  # column j belongs to group j % size
+    grouped = x[:, : 8 * size].unflatten(1, (8, size)).amax(1)  # (rows, size)
+    groups = strongest(grouped, n)[1]
+    columns = torch.arange(0, 8 * size, size, device=x.device)
+    places = (groups[..., None] + columns).flatten(1)  # (rows, 8 n)
+    if 8 * size < m:
+        rest = torch.arange(8 * size, m, device=x.device)
+        places = torch.cat([places, rest.expand(len(x), -1)], 1)
+    values, best = x.gather(1, places).topk(n)
+    return values, places.gather(1, best)
+
+
+def fold(x: Tensor, size: int) -> Tensor:
+    """Columns in runs of `size`, the last one filled up with zeros: (n, m) -> (n, runs, size)."""
+    short = -x.shape[1] % size
+    x = torch.nn.functional.pad(x, (0, short)) if short else x
+    return x.unflatten(1, (-1, size))
+
+
+class Lags:
+    """Adds w[i, j] to out[offset + i - j], for the rows first, first + step, ... of bands (n, m).
+
+    Read with one element more than its width from row to row, a band lines up by lag, and a sum
+    over its rows is a product. Only the corners, where some rows have ended, are added singly.
+    """
+
+    def __init__(
+        self, n: int, m: int, offset: int, device: torch.device, first: int = 0, step: int = 1
+    ) -> None:
+        i = torch.arange(min(first, n), n, step, device=device)[:, None]
+        reach = max(len(i) - 1, 0) * step  # how far the first and the last of the rows lie apart
+        width = max(m - reach, 0)
+        self.skew = (len(i), width)
+        self.start, self.stride = first * m, step * m + step
+        self.stop = offset + first + 1  # just after the lag of the first row's first element
+        # Row i lines up from its column i - first on: what lies before it or after `width`.
+        j = torch.arange(m, device=device)
+        left, right = j[: min(reach, m)], j[width:]
+        early, late = left < i - first, right >= i - first + width
+        self.places = torch.cat([(i * m + left)[early], (i * m + right)[late]])
+        self.lags = torch.cat([(i - left + offset)[early], (i - right + offset)[late]])
+
+    def add(self, out: Tensor, w: Tensor) -> None:
+        n, width = self.skew
+        if n and width:
+            at = w.storage_offset() + self.start
+            total = w.new_ones(1, n) @ w.as_strided((n, width), (self.stride, 1), at)
+            out[self.stop - width : self.stop] += total[0].flip(0)
+        out.index_add_(0, self.lags, w.view(-1)[self.places].to(out.dtype))

@@ -1,0 +1,111 @@
+"""How much does a loss depend on each head? Two answers, each (H,) for each layer by name.
+
+    by gradient   |d loss / d gate|, where a gate of 1 stands on the head's context. One forward
+                  and one backward for all heads: how much the loss moves when a head is turned
+                  down a little (Michel, Levy and Neubig 2019, "Are Sixteen Heads Really Better
+                  than One?").
+    by ablation   loss without the head, minus loss with it. One forward for each head: how much
+                  is lost when it is gone altogether. Below 0 where the loss falls without it.
+
+`loss` is any function without arguments that runs the model and returns a number:
+
+    head_gradients(model, lambda: F.cross_entropy(model(ids).flatten(0, 1), targets.flatten()))
+
+Call `model.eval()` first, or dropout is measured along. Several heads that matter little one by one
+may matter much together: heads can stand in for each other.
+"""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor, nn
+
+from glasshead.errors import InputError
+from glasshead.observe.ablation import ablating
+from glasshead.observe.intervention import Call, Change, intervening
+from glasshead.observe.layers import choose, find
+from glasshead.observe.record import Layer
+
+__all__ = ["head_ablations", "head_gradients"]
+
+
+def head_gradients(
+    model: nn.Module,
+    loss: Callable[[], Tensor],
+    *,
+    layers: Iterable[int | str] | None = None,
+) -> dict[str, Tensor]:
+    """|d loss / d gate| of each head, {layer's name: (H,)}.
+
+    Each sequence of a batch has a gate of its own, and their absolute values are added: what helps
+    one sequence and harms another does not cancel. For a loss that is the mean over sequences this
+    is the mean over sequences, as in the paper. Parameters get no gradients.
+    """
+    found, wanted = _found(model, layers)
+    gates = {layer.index: _Gate() for layer in wanted}
+    with torch.enable_grad(), intervening(found, gates):
+        value = loss()
+    if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
+        raise InputError(
+            "the loss is not one number with a gradient",
+            hint="return a tensor such as cross_entropy gives, not .item(), and without no_grad",
+        )
+    factors = [factor for gate in gates.values() for factor in gate.factors]
+    grads = iter(torch.autograd.grad(value, factors, allow_unused=True, materialize_grads=True))
+    return {
+        layer.name: sum(
+            (next(grads).abs().sum(0) for _ in gates[layer.index].factors),
+            start=torch.zeros((), device=value.device),
+        )
+        for layer in wanted
+    }
+
+
+def head_ablations(
+    model: nn.Module,
+    loss: Callable[[], Tensor | float],
+    *,
+    layers: Iterable[int | str] | None = None,
+    mode: str = "zero",
+) -> dict[str, Tensor]:
+    """Loss without each head minus loss with all, {layer's name: (H,)}; modes as in `ablating`."""
+    found, wanted = _found(model, layers)
+    counts = {layer.index: _Count() for layer in wanted}
+    with torch.no_grad():
+        with intervening(found, counts):
+            whole = float(loss())
+        changes = {}
+        for layer in wanted:
+            lost = []
+            for head in range(counts[layer.index].n_heads):
+                with ablating(model, heads=[(layer.index, head)], mode=mode):
+                    lost.append(float(loss()) - whole)
+            changes[layer.name] = torch.tensor(lost)
+    return changes
+
+
+class _Gate(Change):
+    """Multiplies each head of each sequence with a 1 that has a gradient."""
+
+    def __init__(self) -> None:
+        self.factors: list[Tensor] = []
+
+    def context(self, context: Tensor, real: Callable[[], Tensor | None]) -> Tensor:
+        ones = torch.ones(context.shape[:2], device=context.device, requires_grad=True)  # (B, H)
+        self.factors.append(ones)
+        return context * ones[:, :, None, None].to(context.dtype)
+
+
+class _Count(Change):
+    n_heads = 0
+
+    def hidden(self, call: Call) -> None:
+        self.n_heads = call.H
+
+
+def _found(
+    model: nn.Module, layers: Iterable[int | str] | None
+) -> tuple[list[tuple[Layer, nn.Module]], list[Layer]]:
+    found = find(model, partly=layers is not None)
+    chosen = choose([layer for layer, _ in found], layers)
+    return found, [layer for layer, _ in found if layer.index in chosen]

@@ -1,0 +1,159 @@
+"""Pictures of attention: a `Sheet` says what is on it, `save` makes it a PNG, an SVG or a page.
+
+    save(head_sheet(View(seen), (2, 1)), "head.svg")
+
+What is drawn is exactly what the view holds: the numbers in an SVG or a page are the recorded ones.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from glasshead.errors import InputError, did_you_mean
+from glasshead.observe.colours import Kind
+from glasshead.observe.view import LONG, MAX_HEADS, Head, Map, View
+from glasshead.observe.wording import STATISTICS, TEXTS, Language
+from glasshead.observe.words import Word, visible
+
+__all__ = [
+    "SUFFIXES", "Sheet", "check_suffix", "grid_sheet", "head_sheet", "looks_sheet", "save",
+    "statistic_sheet",
+]  # fmt: skip
+
+SUFFIXES = (".png", ".svg", ".html")
+
+
+@dataclass(frozen=True, eq=False)
+class Sheet:
+    """What a picture shows."""
+
+    kind: Literal["map", "grid", "bars", "heat"]
+    title: str
+    notes: list[str]
+    maps: list[Map]
+    scale: Kind
+    lang: Language = "en"
+    # Of a grid: a row for each layer, with its name; which of the maps stand in it.
+    layers: list[tuple[str, list[int]]] = field(default_factory=list)
+    # Of a grid: numbers for each head by name, beside the maps.
+    statistics: list[Map] = field(default_factory=list)
+    unit: str = ""
+
+
+def head_sheet(view: View, head: Head, lang: Language = "en") -> Sheet:
+    text = TEXTS[lang]
+    shown = view.head(head)
+    where = text["head"].format(layer=view.names[head[0]], head=head[1])
+    notes = _notes(view, head[0], lang, [shown])
+    return Sheet("map", _title(view, where), notes, [shown], _scale(view, [shown]), lang,
+                 unit=_unit(view, lang))  # fmt: skip
+
+
+def grid_sheet(view: View, heads: Sequence[Head], lang: Language = "en") -> Sheet:
+    """The maps of many heads side by side."""
+    text = TEXTS[lang]
+    maps = [view.head(head) for head in heads]
+    layers = list(dict.fromkeys(layer for layer, _ in heads))
+    where = text["layer"].format(layer=view.names[layers[0]]) if len(layers) == 1 else text["grid"]
+    notes = _notes(view, layers[0], lang, maps)
+    notes += [] if view.config.ratio else [text["own scale"]]
+    rows = [(view.names[layer], [n for n, head in enumerate(heads) if head[0] == layer])
+            for layer in layers]  # fmt: skip
+    numbers = [view.statistic(name) for name in view.statistic_names] if len(layers) > 1 else []
+    return Sheet("grid", _title(view, where), notes, maps, _scale(view, maps), lang, rows, numbers,
+                 _unit(view, lang))  # fmt: skip
+
+
+def looks_sheet(
+    view: View, heads: Sequence[Head], wanted: str | Word, lang: Language = "en"
+) -> Sheet:
+    """What a word looks at: bars for one head, a row of cells for each of several."""
+    text = TEXTS[lang]
+    found, ranked = view.looks(heads, wanted)
+    word = wanted.text if isinstance(wanted, Word) else wanted
+    what = text["looks"].format(word=visible(word))
+    notes = _notes(view, ranked[0][0], lang, [])
+    if len(heads) == 1:
+        where = text["head"].format(layer=view.names[heads[0][0]], head=heads[0][1])
+        return Sheet("bars", _title(view, f"{where} · {what}"), notes, [found], _scale(view), lang,
+                     unit=_unit(view, lang))  # fmt: skip
+    if found.values.shape[1] > LONG:
+        raise InputError(
+            f"a picture of all heads needs a text of at most {LONG} words, and this one has "
+            f"{found.values.shape[1]:,}",
+            hint="choose one head with --layer and --head, or leave out -o",
+        )
+    if len(heads) > MAX_HEADS:
+        notes.append(text["ranked"].format(n=len(ranked), all=len(heads)))
+    return Sheet("map", _title(view, what), notes, [found], _scale(view), lang,
+                 unit=_unit(view, lang))  # fmt: skip
+
+
+def statistic_sheet(view: View, wanted: str, lang: Language = "en") -> Sheet:
+    found = view.statistic(wanted)
+    notes = [STATISTICS[lang].get(found.name, found.name), TEXTS[lang]["layer × head"]]
+    return Sheet("heat", _title(view, found.name), notes, [found], "linear", lang)
+
+
+def save(sheet: Sheet, path: str | Path) -> None:
+    """Write the picture; its suffix says as what."""
+    path = Path(path)
+    data = _writer(check_suffix(path))(sheet)
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise InputError(
+            f"cannot write {path}: {error.strerror}", hint="is there such a folder?"
+        ) from None
+
+
+def check_suffix(path: Path) -> str:
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        what = f"ends in '{path.suffix}'" if path.suffix else "has no suffix"
+        hint = did_you_mean(suffix, SUFFIXES) if suffix else "name it picture.png, .svg or .html"
+        raise InputError(f"the picture {path} {what}, which is no kind of picture", hint=hint)
+    return suffix
+
+
+def _writer(suffix: str) -> Callable[[Sheet], bytes]:
+    if suffix == ".html":
+        from glasshead.observe.picture_html import page
+
+        return page
+    if suffix == ".svg":
+        from glasshead.observe.picture_svg import svg
+
+        return svg
+    from glasshead.observe.picture_png import png
+
+    return png
+
+
+def _title(view: View, what: str) -> str:
+    name = view.seen.about.get("name") or view.seen.model
+    return f"{name} · {what}" if name else what
+
+
+def _scale(view: View, maps: Sequence[Map] = ()) -> Kind:
+    """From afar, colours are logarithmic: most weights of a long text are small."""
+    afar = any(one.rows is None for one in maps)
+    return "ratio" if view.config.ratio else "log" if view.config.log or afar else "linear"
+
+
+def _unit(view: View, lang: Language) -> str:
+    return TEXTS[lang]["times" if view.config.ratio else "weight"]
+
+
+def _notes(view: View, layer: int, lang: Language, maps: Sequence[Map]) -> list[str]:
+    text, config = TEXTS[lang], view.config
+    notes = []
+    if maps and all(one.rows is not None for one in maps):
+        cross = view.seen.layer(layer).kind == "cross"
+        notes.append(text["cross" if cross else "map"])
+    if maps and maps[0].cell > 1:
+        notes.append(text["afar"].format(n=maps[0].cell))
+    flags = {"tokens": config.tokens, "hide_sink": config.hide_sink, "ratio": config.ratio,
+             "log": config.log or any(one.rows is None for one in maps)}  # fmt: skip
+    return notes + [text[name] for name, is_set in flags.items() if is_set]

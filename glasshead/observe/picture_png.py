@@ -1,0 +1,95 @@
+"""A sheet as PNG, painted by matplotlib at twice the pixels of the layout."""
+
+import io
+import unicodedata
+import warnings
+from typing import Any
+
+import numpy as np
+
+from glasshead.errors import InputError
+from glasshead.observe.colours import INK, PAPER, QUIET, painted, palette
+from glasshead.observe.drawing import Bar, Block, Drawing, Strip, Write, layout
+from glasshead.observe.picture import Sheet
+from glasshead.observe.picture_svg import BAR
+
+__all__ = ["png"]
+
+DPI = 100  # at which a pixel of the layout is a pixel
+SHARP = 2
+MAX_SIDE = 2**15  # pixels of the picture: what can be painted
+TONES = {"ink": INK["light"], "quiet": QUIET["light"], "paper": PAPER["light"]}
+
+
+def png(sheet: Sheet) -> bytes:
+    import matplotlib
+    from matplotlib.figure import Figure  # the figure alone: no window, no global state
+
+    drawing = layout(sheet)
+    sharp = min(SHARP, MAX_SIDE / max(drawing.width, drawing.height))
+    with matplotlib.rc_context({"font.family": _families(drawing), "axes.unicode_minus": False}):
+        figure = Figure((drawing.width / DPI, drawing.height / DPI), facecolor=PAPER["light"])
+        axes: Any = figure.add_axes((0, 0, 1, 1))
+        axes.set_axis_off()
+        axes.set(xlim=(0, drawing.width), ylim=(drawing.height, 0), autoscale_on=False)
+        for item in drawing.items:
+            match item:
+                case Write():
+                    _write(axes, item)
+                case Block():
+                    _block(axes, item)
+                case Bar():
+                    axes.barh(item.y + item.height / 2, item.width, item.height, left=item.x,
+                              color=BAR)  # fmt: skip
+                case Strip():
+                    _paint(axes, palette(item.kind)[None], item.x, item.y, item.width, item.height)
+        picture = io.BytesIO()
+        with warnings.catch_warnings():
+            # A character that no font has is drawn as a box.
+            warnings.filterwarnings("ignore", message=".*[Gg]lyph.*")
+            figure.savefig(picture, format="png", dpi=DPI * sharp)
+        return picture.getvalue()
+
+
+def _families(drawing: Drawing) -> list[str]:
+    """Fonts in the order in which each character is looked for."""
+    from glasshead.observe.fonts import chinese_font
+
+    text = "".join(item.text for item in drawing.items if isinstance(item, Write))
+    chinese = "".join(sorted({c for c in text if unicodedata.east_asian_width(c) in "WF"}))
+    font = chinese_font(chinese) or chinese_font()
+    if font is None and not chinese:
+        return ["DejaVu Sans"]
+    if font is None:
+        raise InputError(
+            f"no installed font has '{chinese[0]}', so it cannot be painted",
+            hint="install Noto Sans CJK, or write .svg or .html, which use the fonts of the reader",
+        )
+    return [font, "DejaVu Sans"]
+
+
+def _write(axes: Any, item: Write) -> None:
+    anchors = {"start": "left", "middle": "center", "end": "right"}
+    axes.text(
+        item.x, item.y, item.text, fontsize=item.size * 72 / DPI, color=TONES[item.tone],
+        ha=anchors[item.anchor], va="center" if not item.angle else "bottom",
+        rotation=item.angle, rotation_mode="anchor" if item.angle != 90 else "default",
+        parse_math=False,
+    )  # fmt: skip
+
+
+def _block(axes: Any, block: Block) -> None:
+    R, C = block.shades.shape
+    wide, high = C * block.width, R * block.height
+    rgb = painted(block.map.values, block.shades, block.kind)
+    _paint(axes, rgb, block.x, block.y, wide, high)
+    if block.gap:
+        lines = {"color": PAPER["light"], "linewidth": block.gap * 72 / DPI}
+        across = block.x + np.arange(C + 1) * block.width
+        axes.vlines(across, block.y, block.y + high, **lines)
+        axes.hlines(block.y + np.arange(R + 1) * block.height, block.x, block.x + wide, **lines)
+
+
+def _paint(axes: Any, rgb: Any, x: float, y: float, width: float, height: float) -> None:
+    axes.imshow(rgb, extent=(x, x + width, y + height, y), aspect="auto",
+                interpolation="nearest")  # fmt: skip

@@ -1,0 +1,114 @@
+"""A sheet as SVG: each cell is a rectangle that says what it is, with its number in full."""
+
+import base64
+import io
+from collections.abc import Iterator
+from html import escape
+
+import numpy as np
+
+from glasshead.observe.colours import INK, PAPER, QUIET, hex_of, painted, palette
+from glasshead.observe.drawing import Bar, Block, Drawing, Strip, Write, layout, number
+from glasshead.observe.picture import Sheet
+
+__all__ = ["FONTS", "svg"]
+
+FONTS = (
+    "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', 'PingFang SC', 'Hiragino Sans GB', "
+    "'Microsoft YaHei', 'Noto Sans CJK SC', 'Source Han Sans SC', sans-serif"
+)
+TONES = {"ink": INK["light"], "quiet": QUIET["light"], "paper": PAPER["light"]}
+BAR = "#4a7fb5"
+
+
+def svg(sheet: Sheet) -> bytes:
+    return "\n".join(_lines(layout(sheet))).encode()
+
+
+def _lines(drawing: Drawing) -> Iterator[str]:
+    width, height = round(drawing.width), round(drawing.height)
+    yield (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" font-family="{FONTS}">'
+    )
+    yield f"<title>{escape(drawing.title)}</title>"
+    yield f'<rect width="100%" height="100%" fill="{PAPER["light"]}"/>'
+    for item in drawing.items:
+        match item:
+            case Write():
+                yield _text(item)
+            case Block(named=True):
+                yield from _cells(item)
+            case Block():
+                yield _image(item)
+            case Bar():
+                yield (
+                    f'<rect x="{item.x:g}" y="{item.y:g}" width="{item.width:.2f}" '
+                    f'height="{item.height:g}" rx="2" fill="{BAR}">'
+                    f"<title>{escape(item.text)}</title></rect>"
+                )
+            case Strip():
+                yield from _strip(item)
+    yield "</svg>\n"
+
+
+def _text(item: Write) -> str:
+    turned = f' transform="rotate({-item.angle:g} {item.x:.2f} {item.y:.2f})"' * bool(item.angle)
+    bold = ' font-weight="600"' * item.bold
+    return (
+        f'<text x="{item.x:.2f}" y="{item.y:.2f}" font-size="{item.size:g}" dy="0.35em" '
+        f'text-anchor="{item.anchor}" fill="{TONES[item.tone]}"{bold}{turned}>'
+        f"{escape(item.text)}</text>"
+    )
+
+
+def _cells(block: Block) -> Iterator[str]:
+    """Rectangles for what is not zero, on one for all that is; of ratios, for all there are."""
+    R, C = block.shades.shape
+    colours, gap = palette(block.kind), block.gap
+    rows = block.map.rows or [str(i) for i in range(R)]
+    cols = block.map.cols or [str(j) for j in range(C)]
+    base = PAPER["light"] if block.kind == "ratio" else hex_of(colours[0])
+    yield (
+        f'<rect x="{block.x:g}" y="{block.y:g}" width="{C * block.width:g}" '
+        f'height="{R * block.height:g}" fill="{base}"/>'
+    )
+    yield f'<g class="cells" shape-rendering="{"auto" if gap else "crispEdges"}">'
+    for i, row in enumerate(block.map.values.tolist()):
+        for j, value in enumerate(row):
+            if value != value or (value == 0 and block.kind != "ratio"):
+                continue
+            yield (
+                f'<rect x="{block.x + j * block.width:g}" y="{block.y + i * block.height:g}" '
+                f'width="{block.width - gap:g}" height="{block.height - gap:g}" '
+                f'fill="{hex_of(colours[block.shades[i, j]])}">'
+                f"<title>{escape(rows[i])} → {escape(cols[j])}: {number(value)}</title></rect>"
+            )
+    yield "</g>"
+
+
+def _image(block: Block) -> str:
+    from matplotlib.image import imsave
+
+    R, C = block.shades.shape
+    data = io.BytesIO()
+    imsave(data, painted(block.map.values, block.shades, block.kind), format="png")
+    return (
+        f'<image x="{block.x:g}" y="{block.y:g}" width="{C * block.width:g}" '
+        f'height="{R * block.height:g}" preserveAspectRatio="none" '
+        f'style="image-rendering:pixelated" '
+        f'href="data:image/png;base64,{base64.b64encode(data.getvalue()).decode()}">'
+        f"<title>{escape(block.map.name)}</title></image>"
+    )
+
+
+def _strip(item: Strip) -> Iterator[str]:
+    colours = palette(item.kind)
+    yield '<linearGradient id="strip">'
+    for share in np.linspace(0, 1, 9):
+        yield f'<stop offset="{share:g}" stop-color="{hex_of(colours[round(share * 255)])}"/>'
+    yield "</linearGradient>"
+    yield (
+        f'<rect x="{item.x:g}" y="{item.y:g}" width="{item.width:g}" height="{item.height:g}" '
+        'rx="2" fill="url(#strip)"/>'
+    )

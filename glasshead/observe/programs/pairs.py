@@ -1,0 +1,172 @@
+# mypy: ignore-errors
+"""Single pairs: given keys of each row, lags near 0, and what the buckets of lags put too far."""
+
+import triton
+import triton.language as tl
+
+from glasshead.observe.programs.scores import add, load_rows, pairs, tile
+
+
+@triton.jit
+def sum_at_keys(
+    q, k, lse, wanted, out, keys, documents, slopes, T, S, H, group, q_b, q_h, q_t, k_b, k_h, k_s,
+    keys_b, documents_b, window, scale, softcap, n, plus,
+    D: tl.constexpr, BD: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
+    KEYS: tl.constexpr, DOCUMENTS: tl.constexpr, CAP: tl.constexpr, ALIBI: tl.constexpr,
+    BM: tl.constexpr,
+):  # fmt: skip
+    """`out` (B x H, T): each row's weight on the keys `wanted` (B, T, n) + plus; -1 is no key."""
+    block, bh = tl.program_id(0), tl.program_id(1)
+    b, h = bh // H, bh % H
+    rows = block * BM + tl.arange(0, BM)
+    real = rows < T
+    i = rows + (S - T)
+    q_tile = load_rows(q + b.to(tl.int64) * q_b + h.to(tl.int64) * q_h, rows, T, q_t, D, BD)
+    q_tile = q_tile.to(tl.float32)
+    k += b.to(tl.int64) * k_b + (h // group).to(tl.int64) * k_h
+    keys += b.to(tl.int64) * keys_b
+    documents += b.to(tl.int64) * documents_b
+    row_document = tl.zeros((BM,), tl.int32)
+    if DOCUMENTS:
+        row_document = tl.load(documents + i, mask=real, other=-2)
+    slope = tl.load(slopes + h) if ALIBI else 0.0
+    row = bh.to(tl.int64) * T + rows
+    row_lse = tl.load(lse + row, mask=real, other=1e30)
+    total = tl.zeros((BM,), tl.float32)
+    for c in range(n):
+        j = tl.load(wanted + (b.to(tl.int64) * T + rows) * n + c, mask=real, other=-1)
+        j = tl.where(j < 0, -1, j + plus)
+        total += pairs(
+            q_tile, k, j, i, row_lse, S, k_s, keys, documents, row_document, window, scale,
+            softcap, slope, D, BD, CAUSAL, WINDOW, KEYS, DOCUMENTS, CAP, ALIBI,
+        )  # fmt: skip
+    tl.store(out + row, total, mask=real)
+
+
+@triton.jit
+def near_lags(
+    q, k, lse, sums, self_out, previous_out, keys, documents, slopes, T, S, H, group, q_b, q_h,
+    q_t, k_b, k_h, k_s, keys_b, documents_b, window, scale, softcap, lowest, n,
+    D: tl.constexpr, BD: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
+    KEYS: tl.constexpr, DOCUMENTS: tl.constexpr, CAP: tl.constexpr, ALIBI: tl.constexpr,
+    BM: tl.constexpr,
+):  # fmt: skip
+    """`sums` (B x H, blocks, n): the weight of each of the n lags from `lowest` on."""
+    block, bh = tl.program_id(0), tl.program_id(1)
+    b, h = bh // H, bh % H
+    rows = block * BM + tl.arange(0, BM)
+    real = rows < T
+    i = rows + (S - T)
+    q_tile = load_rows(q + b.to(tl.int64) * q_b + h.to(tl.int64) * q_h, rows, T, q_t, D, BD)
+    q_tile = q_tile.to(tl.float32)
+    k += b.to(tl.int64) * k_b + (h // group).to(tl.int64) * k_h
+    keys += b.to(tl.int64) * keys_b
+    documents += b.to(tl.int64) * documents_b
+    row_document = tl.zeros((BM,), tl.int32)
+    if DOCUMENTS:
+        row_document = tl.load(documents + i, mask=real, other=-2)
+    slope = tl.load(slopes + h) if ALIBI else 0.0
+    row = bh.to(tl.int64) * T + rows
+    row_lse = tl.load(lse + row, mask=real, other=1e30)
+    sums += (bh.to(tl.int64) * tl.num_programs(0) + block) * n
+    for c in range(n):
+        p = pairs(
+            q_tile, k, i - (lowest + c), i, row_lse, S, k_s, keys, documents, row_document, window,
+            scale, softcap, slope, D, BD, CAUSAL, WINDOW, KEYS, DOCUMENTS, CAP, ALIBI,
+        )  # fmt: skip
+        tl.store(sums + c, tl.sum(p))
+        if lowest + c == 0:
+            tl.store(self_out + row, p, mask=real)
+        if lowest + c == 1:
+            tl.store(previous_out + row, p, mask=real)
+
+
+@triton.jit
+def nearer_than_edges(
+    q, k, lse, out, keys, documents, slopes, T, S, H, group, q_b, q_h, q_t, k_b, k_h, k_s, keys_b,
+    documents_b, window, scale, softcap,
+    D: tl.constexpr, BD: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
+    KEYS: tl.constexpr, DOCUMENTS: tl.constexpr, CAP: tl.constexpr, ALIBI: tl.constexpr,
+    PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, GROUP: tl.constexpr,
+):  # fmt: skip
+    """`out` (B x H, blocks, 64): for each edge 128 x 2^n between buckets, looking back (n) and
+    ahead (32 + n), the weight nearer than the edge in the groups of the sweep that it cuts."""
+    block, bh = tl.program_id(0), tl.program_id(1)
+    b, h = bh // H, bh % H
+    rows = block * BM + tl.arange(0, BM)
+    i = rows + (S - T)
+    q_tile = load_rows(q + b.to(tl.int64) * q_b + h.to(tl.int64) * q_h, rows, T, q_t, D, BD)
+    k += b.to(tl.int64) * k_b + (h // group).to(tl.int64) * k_h
+    keys += b.to(tl.int64) * keys_b
+    documents += b.to(tl.int64) * documents_b
+    row_document = tl.zeros((BM,), tl.int32)
+    if DOCUMENTS:
+        row_document = tl.load(documents + i, mask=rows < T, other=-2)
+    slope = tl.load(slopes + h) if ALIBI else 0.0
+    row_lse = tl.load(lse + bh.to(tl.int64) * T + rows, mask=rows < T, other=1e30)
+    out += (bh.to(tl.int64) * tl.num_programs(0) + block) * 64
+    first = block * BM + S - T
+    for way in tl.static_range(1 if CAUSAL else 2):
+        n = 0
+        edge = 128
+        while edge < (S + BM if way == 0 else T + GROUP):
+            # Groups that start at c hold lags first - c - GROUP + 1 to first + BM - 1 - c.
+            if way == 0:
+                low, high = first - GROUP + 1 - edge + 1, first + BM - 1 - edge
+            else:
+                low, high = first - GROUP + 1 + edge, first + BM - 1 + edge - 1
+            g = (tl.maximum(low, 0) + GROUP - 1) // GROUP
+            total = 0.0
+            while g * GROUP <= tl.minimum(high, S - 1):
+                for u in tl.static_range(GROUP // BN):
+                    start = g * GROUP + u * BN
+                    x = tile(
+                        q_tile, k, start, i, row_lse, S, k_s, keys, documents, row_document,
+                        window, scale, softcap, slope, D, BD, CAUSAL, WINDOW, KEYS, DOCUMENTS,
+                        CAP, ALIBI, PRECISION, BN, True,
+                    )  # fmt: skip
+                    lag = i[:, None] - (start + tl.arange(0, BN))[None, :]
+                    lag = lag if way == 0 else -lag
+                    total += tl.sum(tl.where(lag < edge, tl.exp2(x), 0.0))
+                g += 1
+            tl.store(out + way * 32 + n, total)
+            edge *= 2
+            n += 1
+
+
+@triton.jit
+def probe_lags(
+    q, k, lse, out, keys, documents, slopes, T, S, H, group, q_b, q_h, q_t, k_b, k_h, k_s, keys_b,
+    documents_b, window, scale, softcap, step, probes,
+    D: tl.constexpr, BD: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
+    KEYS: tl.constexpr, DOCUMENTS: tl.constexpr, CAP: tl.constexpr, ALIBI: tl.constexpr,
+    PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNITS: tl.constexpr,
+):  # fmt: skip
+    """`out` (B x H, T + S - 1), whole numbers: the weight of each single lag, over the rows T - 1,
+    T - 1 - step, ... Each program takes BN keys and walks over the probes."""
+    block, bh = tl.program_id(0), tl.program_id(1)
+    b, h = bh // H, bh % H
+    q += b.to(tl.int64) * q_b + h.to(tl.int64) * q_h
+    k += b.to(tl.int64) * k_b + (h // group).to(tl.int64) * k_h
+    keys += b.to(tl.int64) * keys_b
+    documents += b.to(tl.int64) * documents_b
+    slope = tl.load(slopes + h) if ALIBI else 0.0
+    out += bh.to(tl.int64) * (T + S - 1) + T - 1  # lag 0
+    cols = block * BN + tl.arange(0, BN)
+    if CAUSAL:  # rows before the first of these keys see none of them
+        probes = tl.minimum(probes, tl.maximum(S - 1 - block * BN, 0) // step + 1)
+    for start in range(0, probes, BM):
+        rows = T - 1 - (start + tl.arange(0, BM)) * step
+        rows = tl.where(start + tl.arange(0, BM) < probes, rows, -1)
+        i = rows + (S - T)
+        q_tile = load_rows(q, rows, T, q_t, D, BD)
+        row_lse = tl.load(lse + bh.to(tl.int64) * T + rows, mask=rows >= 0, other=1e30)
+        row_document = tl.zeros((BM,), tl.int32)
+        if DOCUMENTS:
+            row_document = tl.load(documents + i, mask=rows >= 0, other=-2)
+        x = tile(
+            q_tile, k, block * BN, i, row_lse, S, k_s, keys, documents, row_document, window, scale,
+            softcap, slope, D, BD, CAUSAL, WINDOW, KEYS, DOCUMENTS, CAP, ALIBI, PRECISION, BN, True,
+        )  # fmt: skip
+        real = (rows >= 0)[:, None] & (cols < S)[None, :]
+        add(out + (i[:, None] - cols[None, :]), tl.exp2(x), real, UNITS)

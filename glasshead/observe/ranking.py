@@ -1,0 +1,126 @@
+"""Which heads, words and tokens stand out: the lists behind `glasshead look`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from glasshead.errors import InputError
+from glasshead.observe.view import Head, View
+from glasshead.observe.words import Token, Word, characters, visible
+
+__all__ = ["Glance", "Telling", "context", "glances", "telling", "token_at"]
+
+AROUND = 10  # tokens on either side of one that is shown where it stands
+PER_ROW = ("previous_weight", "self_weight", "first_weight")  # of one key
+OTHERS = ("duplicate", "induction")
+
+
+@dataclass(frozen=True)
+class Telling:
+    """A head that has more of something than all others."""
+
+    role: str
+    head: Head
+    value: float
+    uniform: float | None  # what equal attention would give, where that is plain
+
+
+@dataclass(frozen=True)
+class Glance:
+    """How much a head looks at a word."""
+
+    head: Head
+    word: str
+    place: int  # of the word among all that can be looked at
+    weight: float
+
+
+def telling(view: View) -> list[Telling]:
+    """For each role the head that plays it most."""
+    found = []
+    for role in (*PER_ROW, *OTHERS):
+        best = _most(view, role)
+        if best is not None:
+            uniform = _uniform(view, best[0][0]) if role in PER_ROW else None
+            found.append(Telling(role, *best, uniform))
+    for role, sign in (("sharpest", -1), ("broadest", 1)):
+        best = _most(view, "relative_entropy", sign)
+        if best is not None:
+            found.append(Telling(role, *best, None))
+    return found
+
+
+def glances(view: View, heads: Sequence[Head], wanted: str | Word, k: int) -> list[Glance]:
+    """Where a word looks: the k strongest of one head, or the strongest of each of k heads."""
+    if k < 1:
+        raise InputError(f"--top {k} shows nothing", hint="try --top 10")
+    found, ranked = view.looks(heads, wanted)
+    names = found.cols or []
+    n = k if len(heads) == 1 else 1
+    shown: list[Glance] = []
+    for head, row in zip(ranked[:k], found.values.nan_to_num(0), strict=False):
+        top = row.topk(min(n, len(row)))
+        for weight, place in zip(top.values.tolist(), top.indices.tolist(), strict=True):
+            if weight > 0 or not shown:
+                at = place + view.config.hide_sink
+                shown.append(Glance(head, names[place], at, weight))
+    return shown
+
+
+def token_at(view: View, n: int) -> Word:
+    """Token n of the text, as a query."""
+    assert view.seen.tokens is not None
+    tokens = view.seen.tokens[0]
+    if not -len(tokens) <= n < len(tokens):
+        raise InputError(
+            f"there is no token {n}", hint=f"the text has {len(tokens):,}, counted from 0"
+        )
+    n %= len(tokens)
+    return Word(context(tokens, n)[1], n, n + 1)
+
+
+def context(tokens: Sequence[Token], at: int, around: int = AROUND) -> tuple[str, str, str]:
+    """What stands before a token, the token, and what stands after it.
+
+    >>> context(["The", " cat", " sat", " on", " it"], 2, around=1)
+    (' cat', ' sat', ' on')
+
+    A part of a character is shown as the character, and which part of it:
+
+    >>> context(["a", b"\\xe7", b"\\x8c", b"\\xab", "b"], 2)
+    ('a', '猫 2/3', 'b')
+    """
+    start = max(0, at - around)
+    pieces = characters(tokens[start : at + 1 + around])
+    here = next(n for n, piece in enumerate(pieces) if piece.start <= at - start < piece.stop)
+    before, piece, after = pieces[:here], pieces[here], pieces[here + 1 :]
+    name, parts = _plain(piece.text), piece.stop - piece.start
+    if parts > 1:
+        name += f" {at - start - piece.start + 1}/{parts}"
+    return _joined(before), name, _joined(after)
+
+
+def _joined(pieces: Sequence[Word]) -> str:
+    """Text, without the halves of characters that are cut at its ends."""
+    return _plain("".join(piece.text for piece in pieces if not piece.text.startswith("⟨")))
+
+
+def _plain(text: str) -> str:
+    return "".join(c if c == " " else visible(c) for c in text)
+
+
+def _most(view: View, name: str, sign: int = 1) -> tuple[Head, float] | None:
+    """The head with the most of a statistic, or with the least."""
+    heads = [
+        ((layer, h), value)
+        for layer, each in view.statistics.items()
+        for h, value in enumerate(each.get(name, torch.empty(0)).tolist())
+    ]
+    best = max(heads, key=lambda one: sign * one[1], default=None)
+    return best if best is None or best[1] > 0 or sign < 0 else None
+
+
+def _uniform(view: View, layer: int) -> float:
+    sizes = view.seen.statistics(layer).sizes
+    return float((1 / sizes.clamp(min=1)).double().mean())

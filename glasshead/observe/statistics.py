@@ -1,0 +1,294 @@
+"""What every head does, in numbers: `observe(q, k, mask)` gives `HeadStatistics`.
+
+The weights are recomputed from q and k, `exp(scores - lse)`, a tile at a time, and each tile is
+measured before the next is made: memory grows with T, never with T x S.
+
+    >>> q = k = 4 * torch.eye(3)[None, None]
+    >>> seen = observe(q, k, Mask(causal=True))
+    >>> seen.top_keys[0, 0, :, 0]
+    tensor([0, 1, 2])
+    >>> seen.effective_keys[0, 0]
+    tensor([1.0000, 1.0002, 1.0004])
+
+Two engines give the same numbers: `tiles` (any device and dtype) and `triton` (CUDA); the result
+says which one served. Numbers that would grow with the length are kept as shares (`distance`,
+`concentration`, `received`), so that float32 holds them well; properties give the usual units.
+A row that may see nothing, or does not count, has 0 everywhere.
+"""
+
+from dataclasses import dataclass
+from math import ceil, log2
+
+import torch
+from torch import Tensor
+
+from glasshead.attention.functional import as_mask
+from glasshead.attention.mask import Mask
+from glasshead.attention.scores import PLAIN, Scoring
+from glasshead.errors import BackendError, ConfigError, ShapeError, did_you_mean
+from glasshead.observe.kernel import sums as sums_by_triton
+from glasshead.observe.kernel import why_not
+from glasshead.observe.reach import earlier_keys, first_keys, reach
+from glasshead.observe.sweep import Sums, Sweep, lag_starts
+from glasshead.observe.tiled import sums as sums_by_tiles
+
+__all__ = ["HeadStatistics", "observe"]
+
+NEAR = 8  # positions: what `diagonality` calls near
+STRONGEST = 64  # `vertical` and `slash` look at the strongest 1/64 of columns and of lags
+
+
+@dataclass(frozen=True, eq=False)
+class HeadStatistics:
+    """The statistics of every head of a layer. Query i of T is at position S - T + i."""
+
+    engine: str  # "tiles" or "triton": who measured
+
+    # Per query row: p are the row's weights.
+    lse: Tensor  # (B, H, T) log-sum-exp of the scores; -inf for an empty row
+    row_sum: Tensor  # (B, H, T) sum of p: 1, or the lse that was given does not fit
+    sizes: Tensor  # (B | 1, H | 1, T) how many keys the mask lets the row see, int64
+    entropy: Tensor  # (B, H, T) -sum of p log p, in nats
+    concentration: Tensor  # (B, H, T) sum of p^2: 1 on one key, 1/n spread over n
+    top_keys: Tensor  # (B, H, T, K) the keys with most weight, most first, int64; -1 for no key
+    top_weights: Tensor  # (B, H, T, K) their weights
+    distance: Tensor  # (B, H, T) mean of |position - key| / max(T, S)
+    self_weight: Tensor  # (B, H, T) on the query's own position
+    previous_weight: Tensor  # (B, H, T) on the position before it
+    first_weight: Tensor  # (B, H, T) on the first key that is not padding, of the row's document
+
+    # Per key.
+    received: Tensor  # (B, H, S) mean weight from the queries that could look at it
+    lookers: Tensor  # (B | 1, H | 1, S) how many queries could, int64
+
+    # Per head.
+    lags: Tensor  # (B, H, n) share of all weight by lag = position - key, in buckets; sums to 1
+    lag_starts: Tensor  # (n,) smallest lag of each bucket: single near 0, then powers of two
+    diagonality: Tensor  # (B, H) share of the weight at most 8 positions away
+    vertical: Tensor  # (B, H) share of the weight on the strongest 1/64 of the keys
+    slash: Tensor  # (B, H) the same of lags, over at most 256 evenly spaced rows
+    duplicate: Tensor | None  # (B, H) weight on earlier copies (16 latest) of the query's token
+    induction: Tensor | None  # (B, H) weight on what followed them; both mean of rows with copies
+
+    # The map, at most `overview` cells a side.
+    overview_mean: Tensor  # (B, H, R, C) mean weight of a cell; hidden pairs count as 0
+    overview_max: Tensor  # (B, H, R, C) largest weight of a cell
+    overview_cell: tuple[int, int]  # rows and columns of a cell, powers of two
+
+    @property
+    def relative_entropy(self) -> Tensor:
+        """(B, H, T) entropy / log(size): 0 for one key, 1 for equal weight on all."""
+        return self.entropy / self.sizes.clamp(min=2).to(self.entropy.dtype).log()
+
+    @property
+    def effective_keys(self) -> Tensor:
+        """(B, H, T) 1 / sum of p^2: over how many keys the row is spread."""
+        empty = self.concentration == 0
+        return (1 / self.concentration.masked_fill(empty, 1)).masked_fill(empty, 0)
+
+    @property
+    def mean_distance(self) -> Tensor:
+        """(B, H, T) mean of |position - key|, in positions."""
+        return self.distance * max(self.lse.shape[-1], self.received.shape[-1])
+
+    @property
+    def received_total(self) -> Tensor:
+        """(B, H, S) all the weight that a key got."""
+        return self.received * self.lookers
+
+    def means(self) -> dict[str, Tensor]:
+        """(B, H) of each: the mean over rows that see anything, and the numbers per head."""
+        rows = (self.lse > -torch.inf).to(self.entropy.dtype)
+        n = rows.sum(-1).clamp(min=1)
+        per_row = {
+            "entropy": self.entropy,
+            "relative_entropy": self.relative_entropy,
+            "effective_keys": self.effective_keys,
+            "mean_distance": self.mean_distance,
+            "self_weight": self.self_weight,
+            "previous_weight": self.previous_weight,
+            "first_weight": self.first_weight,
+        }
+        per_head = {
+            "diagonality": self.diagonality,
+            "vertical": self.vertical,
+            "slash": self.slash,
+            "duplicate": self.duplicate,
+            "induction": self.induction,
+        }
+        found = {name: (x * rows).sum(-1) / n for name, x in per_row.items()}
+        return found | {name: x for name, x in per_head.items() if x is not None}
+
+
+@torch.no_grad()
+def observe(
+    q: Tensor,
+    k: Tensor,
+    mask: Mask | Tensor | None = None,
+    *,
+    scoring: Scoring = PLAIN,
+    lse: Tensor | None = None,
+    ids: Tensor | None = None,
+    queries: Tensor | None = None,
+    top_k: int = 8,
+    overview: int = 1024,
+    engine: str = "auto",
+    deterministic: bool = False,
+) -> HeadStatistics:
+    """Measure every head, exactly, in memory that grows with T.
+
+    Args:
+        q: (B, H, T, D) queries, as the kernel got them.
+        k: (B, H_kv, S, D) keys; H_kv divides H.
+        mask: a Mask, or a bool tensor that broadcasts to (B, H, T, S); True = may attend.
+        scoring: scale, softcap and biases of the scores.
+        lse: (B, H, T), where the kernel gave it: saves a pass. -inf marks an empty row.
+        ids: (B, S) tokens at the keys' positions, for `duplicate` and `induction`.
+        queries: (B, T) bool, the rows that count; False for padding. Others count as empty.
+        top_k: how many of a row's strongest keys to keep.
+        overview: most cells on a side of the overview.
+        engine: "auto", "tiles" or "triton"; auto takes triton where it can serve.
+        deterministic: the same bits each time; costs the triton engine a second pass.
+    """
+    (B, H, T, _), S = _check(q, k, lse, ids, queries), k.shape[2]
+    if top_k < 1 or overview < 1:
+        raise ConfigError(
+            f"top_k ({top_k}) and overview ({overview}) must be at least 1",
+            hint="top_k=8 and overview=1024 are the defaults",
+        )
+    mask = as_mask(mask)
+    mask.check(B, H, T, S)
+    mask = mask.simplified(T, S)
+    sweep = Sweep(
+        q=q,
+        k=k,
+        mask=mask,
+        scoring=scoring,
+        lse=lse,
+        queries=queries,
+        first=first_keys(mask, B, T, S, q.device),
+        earlier=None if ids is None else earlier_keys(ids, mask, T, S),
+        top_k=min(top_k, max(S, 1)),
+        cell=(_cell(T, overview), _cell(S, overview)),
+        starts=lag_starts(T, S, mask.causal, q.device),
+        deterministic=deterministic,
+    )
+    name = _pick(engine, sweep)
+    sums = (sums_by_triton if name == "triton" else sums_by_tiles)(sweep)
+    return _finish(name, sweep, sums)
+
+
+def _finish(engine: str, sweep: Sweep, sums: Sums) -> HeadStatistics:
+    """Totals become means and shares."""
+    T, S = sweep.q.shape[2], sweep.k.shape[2]
+    sizes, lookers = reach(sweep.mask, T, S, sweep.queries, sweep.q.device)
+    dtype = sums.entropy.dtype
+    n_rows = (sums.lse > -torch.inf).sum(-1)[..., None].clamp(min=1)  # (B, H, 1)
+    lags = (sums.lags / n_rows).to(dtype)
+    near = sweep.starts.abs() <= NEAR
+    cell_rows, cell_cols = (
+        (n - torch.arange(0, n, c, device=lags.device)).clamp(max=c)
+        for n, c in zip((T, S), sweep.cell, strict=True)
+    )
+
+    def of_rows_with_copies(total: Tensor | None) -> Tensor | None:
+        if total is None or sweep.earlier is None:
+            return None
+        rows = (sweep.earlier[:, None, :, 0] >= 0) & (sums.lse > -torch.inf)
+        return (total * rows).sum(-1) / rows.sum(-1).clamp(min=1)
+
+    return HeadStatistics(
+        engine=engine,
+        lse=sums.lse,
+        row_sum=sums.row_sum,
+        sizes=sizes,
+        entropy=sums.entropy,
+        concentration=sums.concentration,
+        top_keys=sums.top_keys,
+        top_weights=sums.top_weights,
+        distance=sums.distance,
+        self_weight=sums.self_weight,
+        previous_weight=sums.previous_weight,
+        first_weight=sums.first_weight,
+        received=(sums.received / lookers.clamp(min=1)).to(dtype),
+        lookers=lookers,
+        lags=lags,
+        lag_starts=sweep.starts,
+        diagonality=lags[..., near].sum(-1),
+        vertical=_strongest(sums.received, S).to(dtype),
+        slash=_strongest(sums.probe_lags, S).to(dtype),
+        duplicate=of_rows_with_copies(sums.duplicate),
+        induction=of_rows_with_copies(sums.induction),
+        overview_mean=sums.cell_sum.div_(cell_rows[:, None] * cell_cols),
+        overview_max=sums.cell_max,
+        overview_cell=sweep.cell,
+    )
+
+
+def _strongest(masses: Tensor, S: int) -> Tensor:
+    """The share of all mass that the strongest S / 64 entries hold."""
+    if not masses.shape[-1]:
+        return masses.sum(-1)
+    total = masses.sum(-1)
+    most = masses.topk(min(max(1, S // STRONGEST), masses.shape[-1])).values.sum(-1)
+    return most / total.masked_fill(total == 0, 1)
+
+
+def _cell(n: int, overview: int) -> int:
+    """The smallest power of two that cuts n into at most `overview` cells."""
+    return 1 << max(0, ceil(log2(max(n, 1) / overview)))
+
+
+def _pick(engine: str, sweep: Sweep) -> str:
+    if engine not in ("auto", "tiles", "triton"):
+        raise BackendError(
+            f"unknown engine '{engine}'", hint=did_you_mean(engine, ["auto", "tiles", "triton"])
+        )
+    if engine == "tiles":
+        return engine
+    reason = why_not(sweep)
+    if reason is None:
+        return "triton"
+    if engine == "triton":
+        raise BackendError(
+            f"engine 'triton' cannot serve this call: {reason}",
+            hint="engine='auto' takes the tiles, which serve everything",
+        )
+    return "tiles"
+
+
+def _check(
+    q: Tensor, k: Tensor, lse: Tensor | None, ids: Tensor | None, queries: Tensor | None
+) -> tuple[int, int, int, int]:
+    if q.dim() != 4 or k.dim() != 4 or q.dtype != k.dtype or not q.is_floating_point():
+        raise ShapeError(
+            f"q has shape {tuple(q.shape)} and dtype {q.dtype}, k {tuple(k.shape)} and {k.dtype}",
+            hint="needed: q (B, H, T, D) and k (B, H_kv, S, D) of one floating-point dtype",
+        )
+    (B, H, T, D), (B_k, H_kv, S, D_k) = q.shape, k.shape
+    if B != B_k or D != D_k or not H_kv or H % H_kv:
+        raise ShapeError(
+            f"q {tuple(q.shape)} and k {tuple(k.shape)} do not fit together",
+            hint="needed: q (B, H, T, D) and k (B, H_kv, S, D), where H_kv divides H",
+        )
+    for name, x, shape in (
+        ("lse", lse, (B, H, T)),
+        ("ids", ids, (B, S)),
+        ("queries", queries, (B, T)),
+    ):
+        if x is not None and tuple(x.shape) != shape:
+            raise ShapeError(
+                f"{name} has shape {tuple(x.shape)}, but {shape} is needed",
+                hint=f"q is (B, H, T, D) = {tuple(q.shape)} and k has S={S} keys",
+            )
+    if ids is not None and (ids.is_floating_point() or T > S):
+        raise ShapeError(
+            f"ids of dtype {ids.dtype} for T={T} queries and S={S} keys cannot be used",
+            hint="ids are integers and for self-attention, where each query has a position",
+        )
+    if queries is not None and queries.dtype != torch.bool:
+        raise ShapeError(
+            f"queries has dtype {queries.dtype}, but torch.bool is needed",
+            hint="True for a row that counts, False for padding",
+        )
+    return B, H, T, D

@@ -1,0 +1,82 @@
+"""What both engines are asked and what both must answer."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glasshead.attention.mask import Mask
+from glasshead.attention.scores import Scoring
+
+__all__ = ["EXACT", "HIDDEN", "PROBES", "Sums", "Sweep", "lag_starts"]
+
+EXACT = 128  # lags nearer than this have a bucket each; a power of two
+PROBES = 256  # rows, at most, on which the weight of every single lag is summed
+HIDDEN = -1e30  # the score of a hidden pair: its weight is 0, and 0 x HIDDEN is 0, not NaN
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """One layer's attention and what to find in it. Checked; the mask is simplified."""
+
+    q: Tensor  # (B, H, T, D)
+    k: Tensor  # (B, H_kv, S, D)
+    mask: Mask
+    scoring: Scoring
+    lse: Tensor | None  # (B, H, T)
+    queries: Tensor | None  # (B, T) rows that count
+    first: Tensor  # (B, T) the key of `first_weight`, -1 for none
+    earlier: Tensor | None  # (B, T, n) earlier copies of the query's token, latest first; -1
+    top_k: int
+    cell: tuple[int, int]  # rows and columns of a cell of the overview
+    starts: Tensor  # (n,) where the buckets of lags start
+    deterministic: bool
+
+    @property
+    def probe_step(self) -> int:
+        """Probes are the rows T-1, T-1-step, ..."""
+        return -(-self.q.shape[2] // PROBES) or 1
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What one sweep over the tiles finds."""
+
+    lse: Tensor  # (B, H, T), -inf where the row is empty; so for all rows below: 0
+    row_sum: Tensor
+    entropy: Tensor
+    concentration: Tensor
+    distance: Tensor
+    self_weight: Tensor
+    previous_weight: Tensor
+    first_weight: Tensor
+    duplicate: Tensor | None
+    induction: Tensor | None
+    top_keys: Tensor  # (B, H, T, K)
+    top_weights: Tensor  # (B, H, T, K)
+    received: Tensor  # (B, H, S) sum over the rows
+    lags: Tensor  # (B, H, n) sum over the rows
+    probe_lags: Tensor  # (B, H, T + S - 1) sum over the probes, by lag from 1 - T to S - 1
+    cell_sum: Tensor  # (B, H, R, C)
+    cell_max: Tensor  # (B, H, R, C)
+
+
+def lag_starts(T: int, S: int, causal: bool, device: torch.device) -> Tensor:
+    """The smallest lag of each bucket: one lag each near 0, then 128 to 255, 256 to 511, ...
+
+    Looking ahead (negative lags) mirrors looking back; a causal mask has no such buckets.
+
+    >>> lag_starts(1, 400, False, torch.device("cpu"))[[0, -3, -2, -1]]
+    tensor([  0, 127, 128, 256])
+    """
+    back = [*range(min(EXACT, max(S, 1))), *_powers(EXACT, S - 1)]
+    if causal or T <= 1:
+        return torch.tensor(back, device=device)
+    # The bucket of lags -255 to -128 starts at -255, and so on; the last is cut at 1 - T.
+    ahead = [-lag for lag in range(1, min(EXACT, T))]
+    ahead += [max(1 - 2 * edge, 1 - T) for edge in _powers(EXACT, T - 1)]
+    return torch.tensor([*reversed(ahead), *back], device=device)
+
+
+def _powers(start: int, last: int) -> list[int]:
+    return [start << n for n in range(64) if start << n <= last]

@@ -1,0 +1,234 @@
+"""Words, not fragments: tokens become characters and words, and maps of tokens maps of words.
+
+    >>> tokens = ["It", "'s", " the", " ", b"\\xe7", b"\\x8c\\xab", "!"]
+    >>> [word.text for word in words(tokens)]
+    ["It's", 'the', '猫', '!']
+
+A token is its text, or its bytes where these are no text by themselves. A word is looked at by as
+much as all its tokens are, and looks as its tokens do on average: rows of weights still sum to 1.
+Chinese has no spaces, and its words are not guessed: they are the characters, or what the tokenizer
+keeps together.
+"""
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glasshead.errors import InputError, did_you_mean
+from glasshead.text.tokenizer import Tokenizer
+
+__all__ = ["Token", "Word", "characters", "find", "merge", "spelled", "visible", "words"]
+
+Token = str | bytes
+UNFINISHED = "unexpected end of data"  # what Python says of bytes that end inside a character
+
+
+@dataclass(frozen=True)
+class Word:
+    """Tokens start to stop, and what they say together."""
+
+    text: str
+    start: int
+    stop: int
+
+
+def spelled(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Token]:
+    """The tokens of one of our tokenizers; a special by its name."""
+    names = {number: name for name, number in tokenizer.specials.items()}
+    return [names[i] if i in names else as_token(tokenizer.token_bytes(i)) for i in ids]
+
+
+def as_token(piece: bytes) -> Token:
+    """Text if it is text.
+
+    >>> as_token("猫".encode()), as_token(b"\\xe7")
+    ('猫', b'\\xe7')
+    """
+    try:
+        return piece.decode()
+    except UnicodeDecodeError:
+        return piece
+
+
+def characters(tokens: Sequence[Token]) -> list[Word]:
+    """Tokens joined until they are text; bytes that never become text are shown as bytes.
+
+    >>> [word.text for word in characters(["a", b"\\xe7", b"\\x8c", b"\\xab", b"\\xe5\\xb0", "b"])]
+    ['a', '猫', '⟨E5 B0⟩', 'b']
+    """
+    found: list[Word] = []
+    pending, start = b"", 0
+    for place, token in enumerate(tokens):
+        piece = token.encode() if isinstance(token, str) else token
+        if pending and _trouble(pending + piece) not in (None, UNFINISHED):
+            found.append(Word(_shown(pending), start, place))
+            pending, start = b"", place
+        pending += piece
+        if _trouble(pending) != UNFINISHED:
+            found.append(Word(_shown(pending), start, place + 1))
+            pending, start = b"", place + 1
+    if pending:
+        found.append(Word(_shown(pending), start, len(tokens)))
+    return found
+
+
+def words(tokens: Sequence[Token]) -> list[Word]:
+    """The words of a text, without the spaces around them; every token is in exactly one.
+
+    Punctuation and line ends stand apart.
+    """
+    found: list[Word] = []
+    pieces = characters(tokens)
+    for piece, after in zip(pieces, [*(p.text for p in pieces[1:]), ""], strict=False):
+        if found and _go_together(found[-1].text, piece.text, after):
+            before = found.pop()
+            piece = Word(before.text + piece.text, before.start, piece.stop)
+        found.append(piece)
+    if len(found) > 1 and _is_space(found[-1].text):
+        end = found.pop()
+        found[-1] = Word(found[-1].text, found[-1].start, end.stop)
+    return [Word(word.text.strip() or word.text, word.start, word.stop) for word in found]
+
+
+def merge(weights: Tensor, rows: Sequence[Word], cols: Sequence[Word]) -> Tensor:
+    """Weights (..., T, S) between tokens become (..., rows, cols) between words.
+
+    >>> w = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.5, 0.25, 0.25]])
+    >>> merge(w, [Word("a", 0, 1), Word("bc", 1, 3)], [Word("ab", 0, 2), Word("c", 2, 3)])
+    tensor([[1.0000, 0.0000],
+            [0.8750, 0.1250]])
+    """
+    over = weights.new_zeros(*weights.shape[:-1], len(cols))
+    over = over.index_add_(-1, _numbers(cols).to(weights.device), weights)
+    out = weights.new_zeros(*weights.shape[:-2], len(rows), len(cols))
+    out = out.index_add_(-2, _numbers(rows).to(weights.device), over)
+    sizes = torch.tensor([word.stop - word.start for word in rows], device=weights.device)
+    return out / sizes[:, None]
+
+
+def find(wanted: str, among: Sequence[Word]) -> Word:
+    """The last place of a word, or of a few words; `它#1` is the first place of 它.
+
+    >>> at = [Word(c, i, i + 1) for i, c in enumerate("小猫说它饿，它是猫")]
+    >>> find("它", at).start, find("它#1", at).start, find("小猫", at)
+    (6, 3, Word(text='小猫', start=0, stop=2))
+    """
+    bare, _, number = wanted.rpartition("#")
+    places = _places(wanted, among)
+    if places or not (bare and number.isdecimal()):
+        nth = len(places)
+    else:
+        places, wanted, nth = _places(bare, among), bare, int(number)
+    if not places:
+        known = list(dict.fromkeys(word.text for word in among))
+        few = known if len(known) <= 40 else [*known[:40], "..."]
+        hint = did_you_mean(wanted, known)
+        raise InputError(
+            f"'{wanted}' is not in the text",
+            hint=hint
+            if hint.startswith("did")
+            else f"choose one of: {' '.join(map(visible, few))}",
+        )
+    if not 1 <= nth <= len(places):
+        raise InputError(
+            f"'{wanted}' has no place number {nth}",
+            hint=f"it occurs {len(places)} times: {wanted}#1 is the first",
+        )
+    return places[nth - 1]
+
+
+def visible(text: str) -> str:
+    """What cannot be seen, by a sign.
+
+    >>> visible("a\\n"), visible(" "), visible("")
+    ('a↵', '␣', '∅')
+    """
+    if not text:
+        return "∅"
+    signs = {"\n": "↵", "\r": "␍", "\t": "⇥"}
+    if text.isspace():
+        signs |= {" ": "␣", "\u3000": "␣"}
+    shown = "".join(signs.get(c, c) for c in text)
+    return "".join(c if c.isprintable() or c == "\u3000" else f"⟨U+{ord(c):04X}⟩" for c in shown)
+
+
+def _places(wanted: str, among: Sequence[Word]) -> list[Word]:
+    """Where the words that are next to each other spell what is wanted, spaces aside."""
+    target = "".join(wanted.split()) or wanted
+    found = []
+    for first, word in enumerate(among):
+        text = ""
+        for last in among[first:]:
+            text += "".join(last.text.split()) or last.text
+            if text == target:
+                found.append(Word(wanted, word.start, last.stop))
+            if len(text) >= len(target):
+                break
+    return found
+
+
+def _numbers(found: Sequence[Word]) -> Tensor:
+    """For each token the number of its word."""
+    sizes = torch.tensor([word.stop - word.start for word in found], dtype=torch.int64)
+    return torch.arange(len(found)).repeat_interleave(sizes)
+
+
+def _trouble(data: bytes) -> str | None:
+    """Why these bytes are no text, in Python's words; None if they are."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return error.reason
+    return None
+
+
+def _shown(data: bytes) -> str:
+    """Text, and bytes that are none as in ⟨E5 B0⟩."""
+    text = ""
+    while data:
+        try:
+            return text + data.decode()
+        except UnicodeDecodeError as error:
+            # Bytes side by side that are no text are shown together.
+            stop = error.end
+            while stop < len(data) and data[stop] & 0xC0 == 0x80:
+                stop += 1
+            bad = data[error.start : stop].hex(" ").upper()
+            text += f"{data[: error.start].decode()}⟨{bad}⟩"
+            data = data[stop:]
+    return text
+
+
+_APOSTROPHES = "'’"
+_JOINER = "\u200d"
+
+
+def _go_together(before: str, here: str, after: str) -> bool:
+    if not here or not before:
+        return True  # a token that says nothing by itself
+    if _is_space(before):
+        return "\n" not in here[:1]
+    last, first = before[-1], here[0]
+    if unicodedata.category(first)[0] == "M" or _JOINER in (first, last):
+        return True
+    if first in _APOSTROPHES:
+        return _in_word(last) and _in_word((here + after)[1:2])
+    if last in _APOSTROPHES and _in_word(before[-2:-1]):
+        last = before[-2]
+    return _in_word(last) and _in_word(first)
+
+
+def _is_space(text: str) -> bool:
+    """White space that is no line end."""
+    return text.isspace() and "\n" not in text and "\r" not in text
+
+
+def _in_word(character: str) -> bool:
+    """Letters, digits and marks of scripts that put spaces between words."""
+    if not character or unicodedata.category(character)[0] not in "LMN":
+        return False
+    wide = unicodedata.east_asian_width(character) in "WF"
+    return not wide or "HANGUL" in unicodedata.name(character, "")

@@ -1,0 +1,109 @@
+"""BPE-dropout: words cut into pieces at random, each epoch in another way.
+
+A model that sees "lower" as low|er, l|ower and lo|w|er learns what its parts have to do with one
+another; on little data that is worth a lot. Provilkov and others, 2020: at each step of the merging
+every possible merge is dropped with some probability, and the first of those left is done.
+
+Which pieces an epoch has depends on the seed and its number alone.
+"""
+
+import json
+from array import array
+from collections.abc import Sequence
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glasshead.text.batches import Rows, draw
+from glasshead.text.bpe import BPETokenizer
+
+__all__ = ["SampledPieces"]
+
+WAYS = 32  # of cutting one word; each place where it stands takes one of them
+DRAWS = 1 << 20  # coins, thrown once; each way of each word begins somewhere among them
+
+
+class SampledPieces:
+    """Texts in pieces.
+
+    >>> tokenizer = BPETokenizer.train("low lower lowest low low", vocab_size=262)
+    >>> pieces = SampledPieces(tokenizer, ["low lower"] * 9, dropout=0.5, seed=1)
+    >>> {tokenizer.decode(pieces.at(epoch)[0]) for epoch in range(9)}
+    {'low lower'}
+    >>> len({tuple(pieces.at(epoch)[0]) for epoch in range(9)}) > 1
+    True
+    """
+
+    def __init__(
+        self,
+        tokenizer: BPETokenizer,
+        texts: Sequence[str],
+        dropout: float,
+        seed: int,
+        limit: int | None = None,
+    ) -> None:
+        """A text of more than `limit` pieces is taken whole, as the tokenizer cuts it."""
+        model = json.loads(tokenizer.to_json())["model"]
+        self._ids: dict[str, int] = model["vocab"]
+        pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"]]
+        # (left, right) -> (its rank, what it becomes)
+        self._merges = {
+            (self._ids[left], self._ids[right]): (rank, self._ids[left + right])
+            for rank, (left, right) in enumerate(pairs)
+        }
+        self.seed, self.limit = seed, limit
+        self._dropped = (draw(seed, 0, DRAWS) < dropout * 2.0**64).tolist()
+        numbers: dict[str, int] = {}
+        words = [[numbers.setdefault(w, len(numbers)) for w in tokenizer.words(t)] for t in texts]
+        self._words = list(numbers)
+        self._flat = np.array([number for some in words for number in some], dtype=np.int64)
+        self._ends = np.cumsum([len(some) for some in words])
+        # Way 0 of a word is the tokenizer's own, without dropout. What was never needed has
+        # length 0: a word is cut when it is first met.
+        self._pool = array("q")
+        self._starts = np.zeros(len(numbers) * (WAYS + 1), dtype=np.int64)
+        self._lengths = np.zeros(len(numbers) * (WAYS + 1), dtype=np.int64)
+
+    def at(self, epoch: int) -> Rows:
+        """All texts, as this epoch spells them."""
+        draws = draw(self.seed, epoch + 1, len(self._flat))
+        ways = self._flat * (WAYS + 1) + 1 + (draws % np.uint64(WAYS)).astype(np.int64)
+        counts = self._counts(ways)
+        if self.limit is not None and (counts > self.limit).any():
+            words = np.diff(self._ends, prepend=0)
+            whole = np.repeat(counts > self.limit, words)
+            ways = np.where(whole, self._flat * (WAYS + 1), ways)
+            counts = self._counts(ways)
+        lengths = self._lengths[ways]
+        # Piece i of a word lies at the word's start in the pool, plus i.
+        inside = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        pool = np.frombuffer(self._pool, dtype=np.int64)
+        return Rows(pool[np.repeat(self._starts[ways], lengths) + inside], counts)
+
+    def _counts(self, ways: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Pieces of each text. Words that were never cut this way are cut now."""
+        wanted = np.unique(ways)
+        for way in wanted[self._lengths[wanted] == 0].tolist():
+            pieces = self._cut(*divmod(way, WAYS + 1))
+            self._starts[way], self._lengths[way] = len(self._pool), len(pieces)
+            self._pool.extend(pieces)
+        sums = np.append(0, np.cumsum(self._lengths[ways]))[np.append(0, self._ends)]
+        return np.diff(sums)
+
+    def _cut(self, number: int, way: int) -> list[int]:
+        word, merges, dropped = self._words[number], self._merges, self._dropped
+        pieces = [self._ids[character] for character in word]
+        at = crc32(f"{way} {word}".encode()) % DRAWS
+        while True:
+            best, place = (len(merges), -1), -1
+            for i in range(len(pieces) - 1):
+                found = merges.get((pieces[i], pieces[i + 1]))
+                if found is None:
+                    continue
+                at = (at + 1) % DRAWS
+                if found < best and not (way and dropped[at]):
+                    best, place = found, i
+            if place < 0:
+                return pieces
+            pieces[place : place + 2] = [best[1]]

@@ -1,0 +1,185 @@
+"""The tokenizer in another program's folder, and ours as another program reads it.
+
+A tokenizer that works on bytes becomes a `BPETokenizer`, which gives back every text; others become
+a `PieceTokenizer`, which is as exact as they are.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+
+from glasshead.errors import InputError
+from glasshead.text.bpe import VISIBLE_BYTES, BPETokenizer, check_ids
+from glasshead.text.pieces import PieceTokenizer
+from glasshead.text.sentencepieces import marian_tokenizer, read_pieces
+from glasshead.text.tokenizer import (
+    ByteTokenizer,
+    CharTokenizer,
+    Tokenizer,
+    read_inner,
+    tokenizer_from_json,
+)
+
+__all__ = ["as_hugging_face", "byte_level_bpe", "find_tokenizer", "wrapped"]
+
+_MOST = 64 << 20  # bytes of a file
+
+
+def find_tokenizer(folder: Path) -> Tokenizer:
+    """By tokenizer.json, or by the files of GPT-2, Marian or BERT."""
+    ways: dict[tuple[str, ...], Callable[..., Tokenizer]] = {
+        ("tokenizer.json",): _from_json,
+        ("vocab.json", "merges.txt"): _from_merges,
+        ("source.spm", "vocab.json"): _from_marian,
+        ("vocab.txt",): _from_words,
+    }
+    for names, way in ways.items():
+        files = [folder / name for name in names]
+        if all(file.is_file() for file in files):
+            return way(*files)
+    raise InputError(
+        f"{folder} has no tokenizer: neither {' nor '.join('+'.join(names) for names in ways)}",
+        hint="save the model's tokenizer into the folder, with save_pretrained",
+    )
+
+
+def byte_level_bpe(
+    vocabulary: dict[str, int], merges: list[tuple[str, str]], specials: list[str]
+) -> BPETokenizer:
+    """A tokenizer as GPT-2's, from its table and its merges."""
+    check_ids(vocabulary.values())
+    inner = tokenizers.Tokenizer(models.BPE(vocabulary, merges))
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    inner.add_special_tokens([name for name in specials if name in vocabulary])
+    return BPETokenizer(inner)
+
+
+def as_hugging_face(tokenizer: Tokenizer) -> str:
+    """A tokenizer.json that the transformers library loads, and that gives the same ids.
+
+    >>> inner = tokenizers.Tokenizer.from_str(as_hugging_face(CharTokenizer("abc", ["<eos>"])))
+    >>> inner.encode("cab").ids, inner.decode([2, 0]), inner.token_to_id("<eos>")
+    ([2, 0, 1], 'ca', 3)
+    """
+    match tokenizer:
+        case BPETokenizer() | PieceTokenizer():
+            return tokenizer.hugging_face_json()
+        case CharTokenizer():
+            vocabulary = {char: number for number, char in enumerate(tokenizer.characters)}
+            inner = tokenizers.Tokenizer(models.BPE(vocabulary, []))
+            inner.decoder = decoders.Fuse()
+        case ByteTokenizer():
+            vocabulary = dict(VISIBLE_BYTES)
+            inner = tokenizers.Tokenizer(models.BPE(vocabulary, []))
+            inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+            inner.decoder = decoders.ByteLevel()
+        case _:
+            raise InputError(
+                f"a tokenizer of kind '{tokenizer.kind}' cannot be exported",
+                hint="these can: char, byte, bpe",
+            )
+    inner.add_special_tokens(sorted(tokenizer.specials, key=lambda name: tokenizer.specials[name]))
+    return str(inner.to_str())
+
+
+def wrapped(inner: tokenizers.Tokenizer, source: str) -> Tokenizer:
+    """A tokenizer of the library as one of ours."""
+    try:
+        return tokenizer_from_json(inner.to_str(), source)
+    except InputError:  # it does not work on bytes, or not on all, or changes the text first
+        try:
+            return PieceTokenizer(inner)
+        except InputError as error:
+            raise InputError(f"{source}: {error}", hint=error.hint) from None
+
+
+def _from_json(file: Path) -> Tokenizer:
+    return wrapped(read_inner(_text(file), str(file)), str(file))
+
+
+def _from_merges(vocabulary: Path, merges: Path) -> Tokenizer:
+    table = _json(vocabulary)
+    lines = [line for line in _text(merges).split("\n") if line and not line.startswith("#version")]
+    pairs = [tuple(line.split(" ")) for line in lines]
+    if not all(isinstance(number, int) and number >= 0 for number in table.values()):
+        raise _damaged(vocabulary, "an id is no number")
+    if wrong := next((line for line, pair in zip(lines, pairs, strict=True) if len(pair) != 2), ""):
+        raise _damaged(merges, f"'{wrong}' is not two pieces")
+    try:
+        return byte_level_bpe(table, pairs, ["<|endoftext|>"])  # type: ignore[arg-type]
+    except InputError as error:
+        raise InputError(f"{vocabulary}: {error}", hint=error.hint) from None
+    except Exception as error:  # the library raises no narrower class
+        raise _damaged(merges, str(error)) from None
+
+
+def _from_marian(pieces: Path, vocabulary: Path) -> Tokenizer:
+    table = _json(vocabulary)
+    if not all(type(number) is int for number in table.values()):
+        raise _damaged(vocabulary, "an id is no number")
+    try:
+        found = read_pieces(_bytes(pieces), str(pieces))
+        return marian_tokenizer(found, table, str(vocabulary))
+    except InputError:
+        raise
+    except Exception as error:  # the library raises no narrower class
+        raise _damaged(pieces, str(error)) from None
+
+
+def _from_words(file: Path) -> Tokenizer:
+    """BERT's list of wordpieces; whether letters are made small stands beside it."""
+    words = _text(file).removesuffix("\n").split("\n")
+    beside = file.parent / "tokenizer_config.json"
+    lowercase = _json(beside).get("do_lower_case", True) if beside.is_file() else True
+    numbers = {word: number for number, word in enumerate(words)}
+    if missing := [name for name in ("[UNK]", "[CLS]", "[SEP]") if name not in numbers]:
+        raise _damaged(file, f"it lacks {missing[0]}")
+    inner = tokenizers.Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))
+    inner.normalizer = normalizers.BertNormalizer(lowercase=lowercase is not False)
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    inner.decoder = decoders.WordPiece()
+    inner.add_special_tokens(
+        [name for name in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if name in numbers]
+    )
+    inner.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        special_tokens=[(name, numbers[name]) for name in ("[CLS]", "[SEP]")],
+    )
+    return PieceTokenizer(inner)
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        if (size := file.stat().st_size) > _MOST:
+            raise _damaged(file, f"{size} bytes are too many")
+        return file.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror}", hint="check the folder") from None
+
+
+def _text(file: Path) -> str:
+    try:
+        return _bytes(file).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _damaged(file, f"invalid UTF-8 at byte {error.start}") from None
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(_text(file))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise _damaged(file, str(error)) from None
+    if not isinstance(data, dict):
+        raise _damaged(file, "it is no object")
+    return data
+
+
+def _damaged(file: Path, why: str) -> InputError:
+    return InputError(f"{file} cannot be used: {why}", hint="the file is damaged; take it anew")

@@ -1,0 +1,99 @@
+"""Tokenizers of other programs that do not work on bytes: wordpieces, sentencepieces."""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tokenizers
+from numpy.typing import NDArray
+
+from glasshead.errors import InputError
+from glasshead.text.bpe import empty_table, marks_of, spelled_bytes
+from glasshead.text.table import Encoded, Ids, Table, utf8
+
+__all__ = ["HIDDEN", "PieceTokenizer"]
+
+HIDDEN = "\0"  # before an entry that no text may become, but that can be spelled
+
+
+class PieceTokenizer(Table):
+    """Any tokenizer of Hugging Face `tokenizers`, as its model was trained with it.
+
+    It may change the text before it cuts it (small letters, one space for two), and a word that it
+    does not know may become `[UNK]`: `decode` does not always give the text back. `exact` says so,
+    and where a piece stands in the text is known by its offsets alone. `names` are further
+    specials.
+    """
+
+    kind = "pieces"
+    exact = False
+
+    def __init__(self, inner: tokenizers.Tokenizer, names: Mapping[str, int] | None = None) -> None:
+        # Not kept in the file; without it a typed [SEP] becomes the special.
+        inner.encode_special_tokens = True
+        inner.no_truncation()
+        inner.no_padding()
+        self._inner = inner
+        added = inner.get_added_tokens_decoder()
+        vocabulary = inner.get_vocab(with_added_tokens=True)
+        parts = json.loads(inner.to_str())
+        spell, others = _spelling(parts), {*(names or {}).values()}
+        table = empty_table(vocabulary)
+        for token, number in vocabulary.items():
+            special = (number in added and added[number].special) or number in others
+            table[number] = b"" if special else spell(token)
+        specials = {str(token.content): number for number, token in added.items() if token.special}
+        super().__init__(table, {**specials, **(names or {})})
+        if wrong := [name for name, n in self.specials.items() if not 0 <= n < len(table)]:
+            raise InputError(
+                f"special {wrong[0]} has no id of a vocabulary of {len(table)}",
+                hint="the file is damaged; take it anew",
+            )
+        self.marks = marks_of(inner)
+        self._opens_with_space = spell is not spelled_bytes
+
+    def encode_ids(self, text: str) -> Ids:
+        return self.encode(text).ids
+
+    def encode(self, text: str) -> Encoded:
+        utf8(text)
+        found = self._inner.encode(text, add_special_tokens=False)
+        lengths = [len(character.encode()) for character in text]
+        starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])  # of each character
+        offsets = np.array(found.offsets, dtype=np.int64).reshape(-1, 2)
+        return Encoded(np.array(found.ids, dtype=np.int32), starts[offsets])
+
+    def decode(self, ids: Sequence[int] | NDArray[Any]) -> str:
+        text = super().decode(ids)
+        return text.removeprefix(" ") if self._opens_with_space else text
+
+    def to_json(self) -> str:
+        return self._own_json(tokenizer=json.loads(self._inner.to_str()))
+
+    def hugging_face_json(self) -> str:
+        return str(self._inner.to_str())
+
+
+def _spelling(parts: dict[str, Any]) -> Callable[[str], bytes]:
+    """How an entry of the vocabulary becomes the bytes that it stands for."""
+    model, around = parts["model"], json.dumps([parts.get("pre_tokenizer"), parts.get("decoder")])
+    if '"ByteLevel"' in around:
+        return spelled_bytes
+    if model.get("type") == "WordPiece":
+        prefix = str(model.get("continuing_subword_prefix") or "##")
+        return lambda token: (
+            token.removeprefix(prefix) if token.startswith(prefix) else f" {token}"
+        ).encode()
+    return _spelled_piece
+
+
+def _spelled_piece(token: str) -> bytes:
+    """
+    >>> _spelled_piece("▁cat"), _spelled_piece("<0xE6>")
+    (b' cat', b'\\xe6')
+    """
+    if byte := re.fullmatch("<0x([0-9A-F]{2})>", token):
+        return bytes.fromhex(byte[1])
+    return token.removeprefix(HIDDEN).replace("▁", " ").encode()

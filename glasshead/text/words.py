@@ -1,0 +1,99 @@
+"""A closed list of words as a vocabulary: for languages whose every word is known beforehand."""
+
+from collections.abc import Collection, Sequence
+from difflib import get_close_matches
+
+import numpy as np
+
+from glasshead.errors import InputError
+from glasshead.text.table import Ids, Table, number_specials, utf8
+
+__all__ = ["WordTokenizer", "segment", "unread"]
+
+
+class WordTokenizer(Table):
+    """One id for each word of a list; a text is cut into as long words as can be.
+
+    Specials come first, then the words. A word may hold the space before it, so that words put
+    together are the text again.
+
+    >>> tokenizer = WordTokenizer(["现在", "它", "饿坏", "了", "。"], ["<pad>"])
+    >>> tokenizer.encode_ids("现在它饿坏了。").tolist()
+    [1, 2, 3, 4, 5]
+    """
+
+    kind = "word"
+
+    def __init__(self, words: Sequence[str], specials: Sequence[str] = ()) -> None:
+        if not words or not all(words) or len(set(words)) < len(words):
+            raise InputError(
+                "the words of a vocabulary must be distinct, none empty, and at least one",
+                hint="leave out what is there twice",
+            )
+        self.words = tuple(words)
+        names = number_specials(specials, first=0)
+        super().__init__([b""] * len(names) + [utf8(word) for word in words], names)
+        self._id_of = {word: number for number, word in enumerate(words, len(names))}
+        self._longest = max(map(len, words))
+
+    def ids_of(self, words: Sequence[str]) -> list[int]:
+        """The ids of words that are cut already."""
+        return [self._id_of[word] for word in words]
+
+    def encode_ids(self, text: str) -> Ids:
+        utf8(text)
+        words = segment(text, self._id_of, self._longest)
+        if words is None:
+            start, end = unread(text, self._id_of, self._longest)
+            near = get_close_matches(text[start:end].strip(), self.words, n=1, cutoff=0.5)
+            raise InputError(
+                f"'{text[start:end]}' (index {start}) is none of the {len(self.words)} words that "
+                "this vocabulary has",
+                hint=f"did you mean '{near[0].strip()}'?" if near else "write it in other words",
+            )
+        return np.array(self.ids_of(words), dtype=np.int32)
+
+    def to_json(self) -> str:
+        return self._own_json(words=self.words)
+
+
+def segment(text: str, known: Collection[str], longest: int) -> tuple[str, ...] | None:
+    """The longest words first, going back where that leads nowhere; None if nothing leads on.
+
+    >>> segment("abcd", {"ab", "abc", "cd"}, longest=3)
+    ('ab', 'cd')
+    """
+    words: list[str] = []
+    dead: set[int] = set()  # places from which nothing leads to the end
+    at, length = 0, longest
+    while at < len(text):
+        length = min(length, len(text) - at)
+        while length and (text[at : at + length] not in known or at + length in dead):
+            length -= 1
+        if length:
+            words.append(text[at : at + length])
+            at, length = at + length, longest
+        elif words:
+            dead.add(at)
+            length = len(words.pop())
+            at -= length
+        else:
+            return None
+    return tuple(words)
+
+
+def unread(text: str, known: Collection[str], longest: int) -> tuple[int, int]:
+    """The piece of the text [start, end) from where reading stops to where a word begins again.
+
+    >>> unread("abxycd", {"ab", "abc", "cd"}, longest=3)
+    (2, 4)
+    """
+    reached, ends = 0, {0}
+    for at in range(len(text)):
+        if at in ends:
+            reached = at
+            ends |= {at + n for n in range(1, longest + 1) if text[at : at + n] in known}
+    for end in range(reached + 1, len(text)):
+        if any(text[end : end + n] in known for n in range(1, longest + 1)):
+            return reached, end
+    return reached, len(text)

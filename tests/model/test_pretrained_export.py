@@ -1,0 +1,204 @@
+"""Runs of ours as folders of the transformers library."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from glasshead.checkpoint import Run, RunConfig, export_model, load
+from glasshead.errors import CheckpointError, ConfigError, GlassheadError
+from glasshead.model.gpt import GPT, GPTConfig
+from glasshead.model.pretrained import FAMILIES, family_for
+from glasshead.model.transformer import Transformer, TransformerConfig
+from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer, CharTokenizer
+from glasshead.text.words import WordTokenizer
+
+hf = pytest.importorskip("transformers", reason="needs transformers")
+
+TEXT = "春江潮水连海平，海上明月共潮生。\nThe quick cat's mat: 12345  <eos>\tÀ\n"
+TOKENIZERS = {
+    "char": CharTokenizer.train(TEXT, ["<eos>"]),
+    "byte": ByteTokenizer(["<eos>"]),
+    "bpe": BPETokenizer.train(TEXT * 3, 283, ["<pad>", "<bos>", "<eos>"]),
+}
+MODERN = {"positions": "rotary", "norm": "rms", "feed_forward": "swiglu", "head_bias": False}
+FITTING = {
+    "gpt2": ({"head_bias": False}, "GPT2LMHeadModel"),
+    "gpt2 with biases": (
+        {"head_bias": False, "qkv_bias": True, "tied": True, "feed_forward": "gelu-tanh"},
+        "GPT2LMHeadModel",
+    ),
+    "gpt2 without biases": ({"head_bias": False, "bias": False}, "GPT2LMHeadModel"),
+    "llama": ({**MODERN, "bias": False}, "LlamaForCausalLM"),
+    "llama tied": ({**MODERN, "bias": False, "tied": True, "n_kv_heads": 2}, "LlamaForCausalLM"),
+    "llama with biases": ({**MODERN}, "LlamaForCausalLM"),
+    "llama with some": ({**MODERN, "bias": False, "qkv_bias": True}, "LlamaForCausalLM"),
+    "llama scaled": (
+        {**MODERN, "bias": False, "rope_scaling": "yarn:4,32,1,16"},
+        "LlamaForCausalLM",
+    ),
+    "qwen3": (
+        {**MODERN, "bias": False, "qk_norm": True, "norm_eps": 1e-6, "d_head": 10},
+        "Qwen3ForCausalLM",
+    ),
+    "qwen3 with biases": (
+        {**MODERN, "bias": False, "qk_norm": True, "qk_eps": 1e-5, "qkv_bias": True},
+        "Qwen3ForCausalLM",
+    ),
+}  # fmt: skip
+
+
+def make(path, tokenizer=TOKENIZERS["char"], **fields):
+    torch.manual_seed(0)
+    size = {"max_len": 61, "n_layers": 2, "n_heads": 4, "d_model": 24, "vocab_size": 307}
+    config = GPTConfig(**{**size, **fields})
+    model = GPT(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    Run.create(path, RunConfig("gpt", asdict(config), {}, {}), tokenizer, model)
+    return path
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", FITTING)
+def test_a_run_becomes_the_same_model_of_theirs(name, tmp_path):
+    fields, architecture = FITTING[name]
+    run = make(tmp_path / "run", **fields)
+    assert export_model(run, tmp_path / "out").architecture == architecture
+    theirs, about = hf.AutoModelForCausalLM.from_pretrained(
+        tmp_path / "out", output_loading_info=True
+    )
+    assert type(theirs).__name__ == architecture
+    assert not any(about.values())
+    ids = torch.randint(307, (2, 59))
+    torch.testing.assert_close(theirs.eval()(ids).logits, load(run).model(ids), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+@pytest.mark.parametrize("family", ["gpt2", "llama", "llama with some", "qwen3"])
+def test_tokenizers_of_ours_give_the_same_ids_there(family, name, tmp_path):
+    tokenizer = TOKENIZERS[name]
+    export_model(make(tmp_path / "run", tokenizer, **FITTING[family][0]), tmp_path / "out")
+    theirs = hf.AutoTokenizer.from_pretrained(tmp_path / "out")
+    # There, unlike here, a special that is typed is one.
+    text = TEXT.replace("<eos>", "")
+    ids = tokenizer.encode_ids(text).tolist()
+    assert theirs(text)["input_ids"] == ids
+    assert theirs.decode(ids) == text
+    assert theirs.eos_token_id == tokenizer.specials["<eos>"]
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["eos_token_id"] == tokenizer.specials["<eos>"]
+    assert config["bos_token_id"] == tokenizer.specials.get("<bos>")
+
+
+def test_no_special_is_taken_for_another(tmp_path):
+    """Llama's settings would otherwise say that id 2 ends a text."""
+    run = make(tmp_path / "run", CharTokenizer.train(TEXT), **FITTING["llama"][0])
+    export_model(run, tmp_path / "out")
+    model = hf.AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert model.config.eos_token_id is None
+    assert model.generation_config.eos_token_id is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({}, ["head_bias=true (not false)"]),
+        ({"head_bias": False, "window": 7}, ["window=7 (not none)"]),
+        ({"head_bias": False, "norm_place": "post"}, ["norm_place=post"]),
+        ({"head_bias": False, "softcap": 5.0}, ["softcap=5.0"]),
+        ({**MODERN, "feed_forward": "relu2", "logit_softcap": 9.0},
+         ["feed_forward=relu2 (not swiglu)", "logit_softcap=9.0 (not none)"]),
+        ({**MODERN, "bias": False, "qk_norm": True}, ["qk_norm=true (not false)"]),
+        ({"n_layers": 0, "positions": "none"}, ["n_layers=0", "positions=none"]),
+    ],
+)  # fmt: skip
+def test_a_model_that_no_family_can_hold_is_refused_with_what_stands_in_the_way(
+    fields, named, tmp_path
+):
+    with pytest.raises(ConfigError) as found:
+        export_model(make(tmp_path / "run", **fields), tmp_path / "out")
+    for name in named:
+        assert name in str(found.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_translator_and_its_words_are_refused(tmp_path):
+    config = TransformerConfig(vocab_size=307, d_model=24, n_layers=1)
+    about = RunConfig("transformer", asdict(config), {}, {})
+    Run.create(tmp_path / "run", about, TOKENIZERS["char"], Transformer(config))
+    with pytest.raises(GlassheadError, match="transformer"):
+        export_model(tmp_path / "run", tmp_path / "out")
+    run = make(tmp_path / "words", WordTokenizer(["a", "b"]), **FITTING["gpt2"][0])
+    with pytest.raises(GlassheadError, match="word"):
+        export_model(run, tmp_path / "out")
+
+
+def test_a_folder_that_is_there_is_left_alone(tmp_path):
+    run = make(tmp_path / "run", **FITTING["gpt2"][0])
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    with pytest.raises(CheckpointError, match="exists already"):
+        export_model(run, tmp_path / "out")
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["mine.txt"]
+
+
+def test_a_run_whose_parameters_are_not_its_settings_is_refused(tmp_path):
+    run = make(tmp_path / "run", **FITTING["gpt2"][0])
+    file = run / "config.json"
+    data = json.loads(file.read_text())
+    for changes, said in (({"d_model": 28}, "shape"), ({"n_layers": 3}, "lacks")):
+        file.write_text(json.dumps({**data, "model": {**data["model"], **changes}}))
+        with pytest.raises(CheckpointError, match=said):
+            export_model(run, tmp_path / "out")
+
+
+def test_every_family_takes_back_the_settings_that_it_writes():
+    from glasshead.model.pretrained import Settings
+
+    for fields, _ in FITTING.values():
+        config = GPTConfig(**{"vocab_size": 307, "d_model": 24, **fields})
+        family = family_for("gpt", config)
+        again = family.config(Settings(family.settings(config)))
+        assert family.settings(again) == {
+            **family.settings(config),
+            **{n: 0.0 for n in family.settings(config) if "drop" in n},
+        }
+        assert family_for("gpt", again, family.name) is FAMILIES[family.name]
+
+
+def test_a_trained_model_scores_the_same_loss_there(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = "".join(f"{n} times {n % 7} is {n * (n % 7)}.\n" for n in range(2000))
+    (tmp_path / "text.txt").write_text(text)
+    flags = (
+        "--positions rotary --norm rms --feed-forward swiglu --no-qk-norm --no-bias "
+        "--no-head-bias --tied --steps 20 --max-len 31 --n-layers 2 --d-model 32 "
+        "--eval-batches 2 --out run"
+    )
+    assert cli("train", "text.txt", *flags.split()).code == 0
+    assert cli("export", "run", "-o", "out").code == 0
+    loaded = load("run")
+    theirs = hf.AutoModelForCausalLM.from_pretrained("out").eval()
+    tokenizer = hf.AutoTokenizer.from_pretrained("out")
+    held = text[-3000:]
+    ids = torch.tensor(tokenizer(held)["input_ids"])
+    assert ids.tolist() == loaded.tokenizer.encode_ids(held).tolist()
+    blocks = ids[: len(ids) // 31 * 31].view(-1, 31)
+    with torch.no_grad():
+        ours = loaded.model(blocks)[:, :-1].flatten(0, 1)
+        mine = F.cross_entropy(ours, blocks[:, 1:].flatten()).item()
+        other = theirs(blocks, labels=blocks).loss.item()
+    assert mine == pytest.approx(other, abs=1e-4)
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "`text.txt`" in card
+    assert str(tmp_path) not in card
+    best = min(
+        row["val_loss"]
+        for row in map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
+        if "val_loss" in row
+    )
+    assert f"{best:.4f}" in card

@@ -1,0 +1,328 @@
+"""Any part of the map, near or from afar, and the file that holds it."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from glasshead.attention.mask import Mask
+from glasshead.attention.scores import Scoring, observed
+from glasshead.errors import ConfigError, InputError, RecordingError
+from glasshead.model.gpt import GPT, GPTConfig
+from glasshead.observe import atlas as atlas_module
+from glasshead.observe.atlas import Atlas, open_glass
+from glasshead.observe.record import Layer, Record, Span
+from glasshead.observe.recording import observing
+
+B, H, T, S = 2, 3, 43, 47
+
+
+@pytest.fixture(scope="module")
+def seen():
+    """A map in two spans, with a window, padding, ALiBi and a bias."""
+    return built()
+
+
+def built(**settings):
+    torch.manual_seed(5)
+    q, k = torch.randn(B, H, T, 5), torch.randn(B, 1, S, 5)
+    keys = torch.ones(B, S).bool()
+    keys[1, :5] = False
+    bias = torch.randn(B, 1, T, S)
+    early = Scoring(0.6, 2.0, torch.rand(H) / 8, bias[:, :, :29, :33])
+    late = replace(early, bias=bias[:, :, 29:, 7:])
+    spans = [
+        Span(0, 29, 0, 33, Mask(causal=True, keys=keys[:, :33]), early),
+        Span(29, 14, 7, 40, Mask(causal=True, window=11), late),
+    ]
+    lse = torch.cat([part(q, k, s)[1] for s in spans], 2)
+    seen = Atlas([Layer(4, "blocks.4.attention", "self", "decoder")], model="Made up", **settings)
+    seen.records[4] = Record(seen.layers[0], (B, H, T, S), spans, q, k, lse)
+    return seen
+
+
+def part(q, k, span):
+    q, k = q[:, :, span.row : span.row + span.T], k[:, :, span.key : span.key + span.S]
+    return observed(q, k, span.mask, span.scoring, weights=True, lse=True)
+
+
+@pytest.fixture(scope="module")
+def whole(seen):
+    """All weights, from another implementation."""
+    record = seen.records[4]
+    out = torch.zeros(B, H, T, S)
+    for s in record.spans:
+        weights = part(record.q, record.k, s)[0]
+        out[:, :, s.row : s.row + s.T, s.key : s.key + s.S] = weights
+    return out
+
+
+def spans_of(size):
+    ends = st.tuples(st.integers(0, size), st.integers(0, size))
+    return ends.map(lambda pair: slice(min(pair), max(pair)))
+
+
+def test_all_weights_are_those_of_every_span(seen, whole):
+    assert (seen.weights(4) - whole).abs().max() < 1e-6
+    assert (seen.weights("blocks.4.attention") - whole).abs().max() < 1e-6
+    assert whole[1, :, 0].eq(0).all()  # a row of padding, which sees nothing
+
+
+@given(rows=spans_of(T), cols=spans_of(S), head=st.integers(-H, H - 1), batch=st.integers(0, B - 1))
+def test_a_tile_is_that_part_of_the_whole(seen, whole, rows, cols, head, batch):
+    tile = seen.tile(4, head, rows, cols, batch)
+    assert tile.shape == whole[batch, head, rows, cols].shape
+    assert torch.allclose(tile, whole[batch, head, rows, cols], rtol=0, atol=1e-6)
+
+
+def test_a_row_and_the_keys_it_looks_at_most(seen, whole):
+    assert (seen.row(4, 1, -1, batch=1) - whole[1, 1, -1]).abs().max() < 1e-6
+    top = seen.top(4, 2, 31, k=3)
+    expected = whole[0, 2, 31].topk(3)
+    assert torch.equal(top.keys, expected.indices)
+    assert (top.weights - expected.values).abs().max() < 1e-6
+    assert seen.top(4, 2, 31, k=999).keys.shape == (S,)
+
+
+@settings(max_examples=30)
+@given(
+    level=st.integers(0, 3),
+    data=st.data(),
+    page=st.sampled_from([1, 3, 8]),
+    strip=st.sampled_from([1, 100, 2**22]),
+    measured=st.booleans(),
+)
+def test_cells_are_mean_and_max_of_their_weights(whole, level, data, page, strip, measured):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(atlas_module, "PAGE", page)
+        patch.setattr(atlas_module, "STRIP", strip)
+        seen = built()
+        level = min(level, seen.levels(4) - 1)
+        side = 1 << level
+        if measured:  # then coarse cells come from the overview
+            seen.statistics(4)
+        shape = -(-T // side), -(-S // side)
+        rows, cols = data.draw(spans_of(shape[0])), data.draw(spans_of(shape[1]))
+        mean, most = seen.cells(4, 2, level, rows, cols, batch=1)
+        expected = [
+            [whole[1, 2, r : r + side, c : c + side] for c in range(0, S, side)]
+            for r in range(0, T, side)
+        ]
+        for found, how in ((mean, Tensor.mean), (most, Tensor.max)):
+            cells = torch.tensor([[how(cell) for cell in row] for row in expected])[rows, cols]
+            assert found.shape == cells.shape
+            assert torch.allclose(found, cells, rtol=0, atol=1e-6)
+
+
+def test_the_last_level_fits_a_page_and_the_cache_stays_small(monkeypatch):
+    monkeypatch.setattr(atlas_module, "PAGE", 4)
+    seen = built(cache_bytes=3 * 2 * 4 * 16)
+    assert seen.levels(4) == 5  # 47 / 2^4 is at most 4, 47 / 2^3 is not
+    assert seen.cells(4, 0, -1).mean.shape == (3, 3)
+    seen.cells(4, 0, 0)
+    assert len(seen._pages) == 3
+
+
+def test_cells_of_a_long_map_are_the_overview_that_was_measured():
+    torch.manual_seed(1)
+    n = 2500  # cells of 4 in the overview
+    q, k = torch.randn(2, 1, 1, n, 7)
+    mask = Mask(causal=True)
+    lse = observed(q, k, mask, Scoring(), weights=False, lse=True)[1]
+    layer = Layer(0, "here", "self")
+    pair = []
+    for measured in (True, False):
+        seen = Atlas([layer])
+        seen.records[0] = Record(
+            layer, (1, 1, n, n), [Span(0, n, 0, n, mask, Scoring())], q, k, lse
+        )
+        if measured:
+            assert seen.statistics(0).overview_cell == (4, 4)
+        pair.append(seen.cells(0, 0, 3))
+    for ours, theirs in zip(*pair, strict=True):
+        assert ours.shape == (313, 313)
+        assert (ours - theirs).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda s: s.tile(0, 0), "layer 0 was not recorded"),
+        (lambda s: s.tile(4, 3), "head 3 does not exist"),
+        (lambda s: s.tile(4, 0, batch=2), "batch 2 does not exist"),
+        (lambda s: s.row(4, 0, T), f"rows {T} does not exist"),
+        (lambda s: s.tile(4, 0, slice(0, 9, 2)), "rows has step 2"),
+        (lambda s: s.top(4, 0, 0, k=0), r"k \(0\)"),
+        (lambda s: s.cells(4, 0, 9), "level 9 does not exist"),
+    ],
+)
+def test_what_does_not_exist_is_named(seen, ask, message):
+    with pytest.raises(InputError, match=message) as caught:
+        ask(seen)
+    assert caught.value.hint
+
+
+def test_answers_too_large_are_refused_with_a_way_out(seen, monkeypatch):
+    monkeypatch.setattr(atlas_module, "MAX_CELLS", 100)
+    for ask in (lambda: seen.weights(4), lambda: seen.tile(4, 0), lambda: seen.cells(4, 0, 0)):
+        with pytest.raises(InputError, match="more than 100 at once") as caught:
+            ask()
+        assert "tile" in caught.value.hint
+
+
+def test_a_layer_that_did_not_run_is_named():
+    with pytest.raises(RecordingError, match=r"layer 4 \(x\) did not run"):
+        Atlas([Layer(4, "x", "self")]).tile(4, 0)
+
+
+def test_a_file_holds_everything(seen, whole, tmp_path):
+    seen = built()
+    seen.ids = torch.arange(B * S).view(B, S)
+    seen.tokens = [["小", b"\xe7\x8c", "x"], ["y"]]
+    seen.source_tokens = ["a", "b"]
+    seen.about = {"text": "小猫 x", "offsets": [[0, 1], [1, 3]]}
+    entropy = seen.statistics(4).entropy
+    seen.save(tmp_path / "x.glass")
+    again = open_glass(tmp_path / "x.glass")
+    assert again.layers == seen.layers
+    assert again.model == "Made up"
+    assert torch.equal(again.weights(4), seen.weights(4))
+    assert torch.equal(again.ids, seen.ids)
+    assert again.tokens == [["小", b"\xe7\x8c", "x"], ["y"]]
+    assert again.source_tokens == [["a", "b"]]
+    assert again.about == seen.about
+    assert torch.equal(again.statistics(4).entropy, entropy)
+    assert again.statistics(4).overview_cell == seen.statistics(4).overview_cell
+    again.save(tmp_path / "x.glass")  # over itself
+    assert torch.equal(open_glass(tmp_path / "x.glass").weights(4), seen.weights(4))
+    assert [p.name for p in tmp_path.iterdir()] == ["x.glass"]
+    with pytest.raises(InputError, match="cannot be written"):
+        seen.save(tmp_path / "no such folder" / "x.glass")
+    seen.about = {"no": object()}
+    with pytest.raises(InputError, match="JSON"):
+        seen.save(tmp_path / "x.glass")
+
+
+@pytest.mark.parametrize("keep", ["tensors", "statistics", "both"])
+@torch.no_grad()
+def test_a_recording_comes_back_from_its_file_in_its_own_dtype(tmp_path, keep):
+    torch.manual_seed(0)
+    model = GPT(GPTConfig(vocab_size=31, n_layers=2, n_heads=2, d_model=20, positions="alibi"))
+    ids = torch.randint(31, (2, 13))
+    with observing(model.bfloat16().eval(), keep=keep, ids=ids, tokens=[list("ab")] * 2) as seen:
+        model(ids)
+    seen.save(tmp_path / "x.glass")
+    again = open_glass(tmp_path / "x.glass")
+    if keep != "statistics":
+        assert again.records[0].q.dtype == torch.bfloat16
+        assert torch.equal(again.weights(1), seen.weights(1))
+    else:
+        with pytest.raises(RecordingError, match="only statistics"):
+            again.weights(1)
+    assert torch.equal(again.statistics(1).top_keys, seen.statistics(1).top_keys)
+    assert (again.statistics(1).induction - seen.statistics(1).induction).abs().max() < 1e-6
+
+
+def test_masks_that_layers_share_lie_in_the_file_once(tmp_path):
+    seen = built()
+    record, dense = seen.records[4], torch.rand(1, 1, T, S).expand(B, 1, T, S) > 0.5
+    for index in (4, 5):
+        layer = Layer(index, f"layer {index}", "self")
+        seen.rename(layer)
+        spans = [Span(0, T, 0, S, Mask(dense=dense), Scoring())]
+        seen.records[index] = Record(layer, record.shape, spans, record.q, record.k, record.lse)
+    seen.save(tmp_path / "x.glass")
+    with safe_open(tmp_path / "x.glass", framework="pt") as file:
+        assert sorted(file.keys()) == ["4.0.dense", "4.k", "4.lse", "4.q"]
+    assert torch.equal(open_glass(tmp_path / "x.glass").weights(5), seen.weights(5))
+
+
+def test_opening_does_not_read_it_all(tmp_path):
+    n, layer = 2**21, Layer(0, "here", "self")
+    q = torch.zeros(1, 1, n, 32)  # 256 MB
+    seen = Atlas([layer])
+    spans = [Span(0, n, 0, 1, Mask(), Scoring())]
+    seen.records[0] = Record(layer, (1, 1, n, 1), spans, q, q[:, :, :1], torch.zeros(1, 1, n))
+    seen.save(tmp_path / "x.glass")
+    code = """
+import resource, sys
+from glasshead.observe.atlas import open_glass
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+open_glass(sys.argv[1]).tile(0, 0, slice(2**20, 2**20 + 100))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "x.glass")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout) < 50_000  # KiB
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("glass") / "x.glass"
+    seen = built(tokens=["a"], ids=torch.zeros(B, S, dtype=torch.int64))
+    seen.statistics(4)
+    seen.save(path)
+    return path
+
+
+@given(data=st.data())
+def test_a_cut_file_is_named_as_damaged(file, data):
+    whole = file.read_bytes()
+    cut = file.with_name("cut.glass")
+    cut.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    with pytest.raises(InputError, match=r"cut\.glass"):
+        open_glass(cut)
+
+
+@given(data=st.data())
+def test_no_header_whatever_does_worse_than_an_input_error(file, data):
+    """Each value of the header is replaced in turn by something that does not belong there."""
+    with safe_open(file, framework="pt") as opened:
+        header = json.loads(opened.metadata()["header"])
+        tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    place = header
+    while isinstance(place, dict | list) and place:
+        key = data.draw(
+            st.sampled_from(list(place) if isinstance(place, dict) else [*range(len(place))])
+        )
+        holder, place = place, place[key]
+        if data.draw(st.booleans()):
+            break
+    odd = st.sampled_from([None, -1, 2**70, 0.5, "q", "4.q", "ids", [], {}, [[]], {"bytes": "zz"}])
+    holder[key] = data.draw(odd)
+    path = file.with_name("odd.glass")
+    save_file(tensors, path, {"glass": "1", "header": json.dumps(header)})
+    try:
+        seen = open_glass(path)
+    except InputError:
+        return
+    for layer in seen.layers:  # it was harmless after all
+        try:
+            seen.tile(layer.index, 0, slice(0, 3), slice(0, 3))
+            seen.statistics(layer.index)
+            seen.cells(layer.index, 0, 0, slice(0, 2), slice(0, 2))
+        except (InputError, RecordingError, ConfigError):
+            pass
+
+
+def test_other_files_and_newer_versions_are_named(file, tmp_path):
+    with pytest.raises(InputError, match="does not exist"):
+        open_glass(tmp_path / "none.glass")
+    save_file({"x": torch.zeros(1)}, tmp_path / "other.glass")
+    with pytest.raises(InputError, match=r"is not a \.glass file"):
+        open_glass(tmp_path / "other.glass")
+    save_file({"x": torch.zeros(1)}, tmp_path / "new.glass", {"glass": "2", "header": "{}"})
+    with pytest.raises(InputError, match="version 2") as caught:
+        open_glass(tmp_path / "new.glass")
+    assert "newer" in caught.value.hint
+    (tmp_path / "text.glass").write_text("hello")
+    with pytest.raises(InputError, match="is damaged"):
+        open_glass(tmp_path / "text.glass")

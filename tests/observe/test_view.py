@@ -1,0 +1,151 @@
+"""What is to be shown of a recording: maps over words, rankings, the heads that stand out."""
+
+import pytest
+import torch
+
+from glasshead.errors import InputError
+from glasshead.generate.recorded import open_subject
+from glasshead.observe.picture import SUFFIXES, head_sheet, looks_sheet, save
+from glasshead.observe.ranking import context, glances, telling, token_at
+from glasshead.observe.subject import RecordConfig
+from glasshead.observe.view import View, ViewConfig
+from glasshead.observe.words import merge
+from glasshead.text.tokenizer import CharTokenizer
+from tests.generate.runs import make_run
+from tests.observe import recordings
+from tests.observe.recordings import TEXT
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    return recordings.read(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="module")
+def translated(tmp_path_factory):
+    return recordings.translated(tmp_path_factory.mktemp("runs"))
+
+
+def test_a_map_of_words_is_the_recorded_weights_merged(seen):
+    view = View(seen)
+    rows, cols = view.sides(1)
+    assert [word.text for word in rows][:8] == ["那", "只", "小", "猫", "看", "见", "<", "蝴"]
+    shown = view.head((1, 2))
+    expected = merge(seen.weights(1)[0, 2], rows, cols)
+    torch.testing.assert_close(shown.values, expected, rtol=0, atol=1e-6)
+    torch.testing.assert_close(shown.values.sum(-1), torch.ones(len(rows)))
+
+
+def test_tokens_can_be_shown_as_they_are(seen):
+    shown = View(seen, ViewConfig(tokens=True)).head((0, 0))
+    torch.testing.assert_close(shown.values, seen.weights(0)[0, 0])
+    assert "⟨E9⟩" in shown.rows
+
+
+def test_without_the_sink_rows_sum_to_one_again(seen):
+    whole, shown = View(seen).head((2, 1)), View(seen, ViewConfig(hide_sink=True)).head((2, 1))
+    assert shown.cols == whole.cols[1:]
+    assert shown.values[0].sum() == 0  # the first word sees nothing else
+    torch.testing.assert_close(shown.values[1:].sum(-1), torch.ones(len(shown.rows) - 1))
+    rest = whole.values[5, 1:]
+    torch.testing.assert_close(shown.values[5], rest / rest.sum())
+
+
+def test_a_ratio_of_one_is_equal_attention(seen):
+    plain = View(seen, ViewConfig(tokens=True)).head((1, 0)).values
+    ratio = View(seen, ViewConfig(tokens=True, ratio=True)).head((1, 0)).values
+    sizes = torch.arange(1, len(plain) + 1)[:, None]
+    future = torch.ones_like(plain, dtype=torch.bool).triu(1)
+    assert ratio[future].isnan().all()
+    torch.testing.assert_close(ratio[~future], (plain * sizes)[~future])
+
+
+def test_a_long_text_is_seen_from_afar(tmp_path):
+    text = "春江花月夜" * 60
+    make_run(tmp_path / "run", CharTokenizer.train(text), max_len=300)
+    seen = open_subject(tmp_path / "run").record(text)
+    view = View(seen)
+    shown = view.head((1, 1))
+    assert (shown.rows, shown.cols, shown.cell) == (None, None, 2)
+    whole = seen.weights(1)[0, 1]
+    assert shown.values[7, 3] == whole[14:16, 6:8].max()
+    assert head_sheet(view, (1, 1)).scale == "log"
+    with pytest.raises(InputError, match="--hide-sink needs a text of at most 200 words"):
+        View(seen, ViewConfig(hide_sink=True)).head((1, 1))
+    with pytest.raises(InputError, match="at most 200 words, and this one has 300"):
+        looks_sheet(view, view.heads(), "夜")
+    for suffix in SUFFIXES:
+        save(head_sheet(view, (1, 1)), tmp_path / f"far{suffix}")
+
+
+def test_cross_attention_has_the_source_on_top_and_what_is_written_at_the_side(translated):
+    view = View(translated)
+    assert list(view.names.values()) == [
+        "encoder.0", "encoder.1", "decoder.0", "decoder.1", "decoder.2", "cross.0", "cross.1",
+        "cross.2",
+    ]  # fmt: skip
+    cross, own = view.head((view.layer("cross.1"), 0)), view.head((view.layer("decoder.1"), 0))
+    assert cross.cols == ["ein", "hund", "rennt"]
+    assert own.rows[0] == "<bos>"
+    assert cross.rows[:-1] == own.rows[1:]  # a word is written one position before it is read
+    assert view.head((view.layer("encoder.0"), 0)).rows == cross.cols
+    assert "source" in " ".join(head_sheet(view, (view.layer("cross.1"), 0)).notes)
+    assert torch.isnan(view.statistic("previous").values[5:]).all()
+    assert not torch.isnan(view.statistic("entropy").values).any()
+
+
+def test_the_heads_that_stand_out_have_the_largest_numbers(seen):
+    view = View(seen)
+    for one in telling(view):
+        name = {"sharpest": "relative_entropy", "broadest": "relative_entropy"}.get(
+            one.role, one.role
+        )
+        values = view.statistic(name).values
+        assert one.value == (values.min() if one.role == "sharpest" else values.max())
+        assert values[one.head] == one.value
+    assert {"previous_weight", "first_weight", "induction"} <= {one.role for one in telling(view)}
+
+
+def test_glances_of_one_head_and_of_all(seen):
+    view = View(seen)
+    rows, cols = view.sides(0)
+    at = max(n for n, word in enumerate(rows) if word.text == "它")
+    one = glances(view, [(2, 3)], "它", 5)
+    row = view.head((2, 3)).values[at]
+    assert [g.weight for g in one] == row.topk(5).values.tolist()
+    assert all(cols[g.place].text == g.word and row[g.place] == g.weight for g in one)
+    every = glances(view, view.heads(), "它", 12)
+    assert len(every) == 12
+    assert [g.weight for g in every] == sorted((g.weight for g in every), reverse=True)
+    for g in every:
+        assert g.weight == pytest.approx(float(view.head(g.head).values[at].max()))
+    hidden = glances(View(seen, ViewConfig(hide_sink=True)), [(2, 3)], "它", 5)
+    assert all(cols[g.place].text == g.word and g.place > 0 for g in hidden)
+
+
+def test_a_token_is_shown_where_it_stands(seen):
+    view = View(seen, ViewConfig(tokens=True))
+    [tokens] = seen.tokens
+    place = tokens.index(b"\xe9")
+    assert [context(tokens, place + n)[1] for n in range(4)] == [
+        "那 1/3",
+        "那 2/3",
+        "那 3/3",
+        "只 1/3",
+    ]
+    assert context(tokens, place + 3)[0] == "那"
+    assert context(tokens, place)[2].startswith("只")
+    assert token_at(view, -1).start == len(tokens) - 1
+    with pytest.raises(InputError, match="there is no token 500"):
+        token_at(view, 500)
+
+
+def test_layers_can_be_chosen(tmp_path):
+    make_run(tmp_path / "run", CharTokenizer.train(TEXT), max_len=64, n_layers=3)
+    subject = open_subject(tmp_path / "run")
+    told = []
+    config = RecordConfig(layers=(2,), max_tokens=7, progress=lambda *step: told.append(step))
+    view = View(subject.record(TEXT, config))
+    assert list(view.names.values()) == ["2"]
+    assert view.seen.shape(2) == (1, 4, 7, 7)
+    assert told == [(0, 1), (1, 1)]
