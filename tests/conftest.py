@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import torch
 from hypothesis import settings
 
 from glasshead.machine import settle_half_precision
 
 settle_half_precision()
+torch.set_num_threads(1)  # models this small are quicker so, and tests beside each other do no harm
 
 # A loaded machine is slow, not wrong. CI tries the same examples each time; elsewhere they vary.
 settings.register_profile("glasshead", deadline=None, derandomize=bool(os.environ.get("CI")))

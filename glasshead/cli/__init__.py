@@ -4,6 +4,7 @@ Each command is a function in a module of its own. `--help` imports all of these
 import NumPy, torch and everything else of weight inside the function.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -129,6 +130,12 @@ def run(args: Sequence[str]) -> int:
         # The reader has left. Without this, Python complains when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename is not None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        report("cannot write the output: no space is left", "make room, or write elsewhere")
+        return 2
 
 
 def _usage(error: Any, args: Sequence[str]) -> tuple[str, str]:

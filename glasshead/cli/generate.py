@@ -130,7 +130,7 @@ def open_gpt(run: Path, device: str, precision: Precision) -> "tuple[Loaded, GPT
     if not isinstance(loaded.model, GPT):
         raise InputError(
             f"{run} is a {loaded.config.kind}, which does not continue texts",
-            hint=f"try: glasshead translate {run}",
+            hint=f"try: glasshead {'translate' if loaded.config.kind == 'transformer' else 'look'} {run}",
         )
     model = loaded.model.to(pick_device(device))
     if precision is Precision.bf16:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from glasshead.attention.cache import Cache, GrowingCache
 from glasshead.attention.mask import Mask
 from glasshead.errors import ConfigError, ShapeError
-from glasshead.model.layers import NORMS, Block, choose, new_positions
+from glasshead.model.layers import NORMS, Block, check_numbers, choose, new_positions
 
 __all__ = ["GPT", "GPTConfig"]
 
@@ -57,12 +57,11 @@ class GPTConfig:
     backend: str = "auto"
 
     def __post_init__(self) -> None:
-        for name, least in (("vocab_size", 1), ("max_len", 1), ("n_layers", 0), ("d_model", 1)):
-            if getattr(self, name) < least:
-                raise ConfigError(
-                    f"{name} ({getattr(self, name)}) must be at least {least}",
-                    hint=f"try {name}={max(least, 1) * 8}",
-                )
+        check_numbers(self)
+        if self.n_layers < 0:
+            raise ConfigError(
+                f"n_layers ({self.n_layers}) must be at least 0", hint="try n_layers=8"
+            )
         if self.tied and self.head_bias:
             raise ConfigError(
                 "a tied head is the embedding table and has no bias",

@@ -8,6 +8,7 @@ the encoder's output in between. Each has the same things around it (`Sublayer`)
     none   x + f(x)
 """
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -40,6 +41,7 @@ __all__ = [
     "FeedForward",
     "GatedFeedForward",
     "Sublayer",
+    "check_numbers",
     "choose",
     "ff_width",
     "new_positions",
@@ -164,6 +166,32 @@ class Sublayer(nn.Module):
     def forward(self, x: Tensor, layer: Callable[[Tensor], Tensor]) -> Tensor:
         change = self.dropout(layer(self.before(x)))
         return self.after(x + change if self.residual else change)
+
+
+def check_numbers(config: "AnyConfig") -> None:
+    """Raise ConfigError for a number that no model can have."""
+    for name in _COUNTS:
+        value = getattr(config, name, None)
+        if value is not None and not value >= 1:
+            raise ConfigError(f"{name} ({value}) must be at least 1", hint=f"try {name}=8")
+    for name in ("norm_eps", "rope_base"):
+        if not 0 < getattr(config, name) < math.inf:
+            raise ConfigError(
+                f"{name} ({getattr(config, name)}) must be more than 0 and finite",
+                hint="leave it out",
+            )
+    for name in ("dropout", "weight_dropout"):
+        if not 0 <= getattr(config, name) < 1:
+            raise ConfigError(
+                f"{name} ({getattr(config, name)}) must be at least 0 and less than 1",
+                hint="try 0.1",
+            )
+
+
+_COUNTS = (
+    *("vocab_size", "max_len", "n_heads", "n_kv_heads", "d_model", "d_head", "d_ff"),
+    *("n_decoder_layers", "window"),
+)
 
 
 def new_positions(config: "AnyConfig") -> Positions:

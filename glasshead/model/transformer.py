@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from glasshead.attention.cache import Cache, GrowingCache, MemoryCache
 from glasshead.attention.mask import Mask
 from glasshead.errors import ConfigError, ShapeError
-from glasshead.model.layers import NORMS, Block, CrossBlock, choose, new_positions
+from glasshead.model.layers import NORMS, Block, CrossBlock, check_numbers, choose, new_positions
 
 __all__ = [
     "Decoder",
@@ -72,11 +72,11 @@ class TransformerConfig:
     backend: str = "auto"
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "max_len", "n_layers", "d_model"):
-            if getattr(self, name) < 1:
-                raise ConfigError(
-                    f"{name} ({getattr(self, name)}) must be at least 1", hint=f"try {name}=8"
-                )
+        check_numbers(self)
+        if self.n_layers < 1:
+            raise ConfigError(
+                f"n_layers ({self.n_layers}) must be at least 1", hint="try n_layers=8"
+            )
         if self.n_segments < 0:
             raise ConfigError(
                 f"n_segments ({self.n_segments}) must be at least 0", hint="try n_segments=0"
@@ -85,10 +85,6 @@ class TransformerConfig:
             raise ConfigError(
                 f"pad ({self.pad}) is no id of a vocabulary of {self.vocab_size}",
                 hint="it is the id of <pad>",
-            )
-        if not 0 <= self.dropout < 1:
-            raise ConfigError(
-                f"dropout ({self.dropout}) must be at least 0 and less than 1", hint="try 0.1"
             )
 
     @property

@@ -152,3 +152,17 @@ def test_the_module_runs_as_a_program():
         done.stderr
         == "error: 'Helo' is not a word of the sentence\n\nhint: did you mean 'Hello'?\n"
     )
+
+
+def test_a_full_disk_at_the_end_of_a_pipe_is_one_line():
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "glasshead", "world", "--show", "3"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: cannot write the output: no space is left\n\nhint: ")
