@@ -128,9 +128,10 @@ def open_gpt(run: Path, device: str, precision: Precision) -> "tuple[Loaded, GPT
 
     loaded = load(run)
     if not isinstance(loaded.model, GPT):
+        word = "translate" if loaded.config.kind == "transformer" else "look"
         raise InputError(
             f"{run} is a {loaded.config.kind}, which does not continue texts",
-            hint=f"try: glasshead {'translate' if loaded.config.kind == 'transformer' else 'look'} {run}",
+            hint=f"try: glasshead {word} {run}",
         )
     model = loaded.model.to(pick_device(device))
     if precision is Precision.bf16:
