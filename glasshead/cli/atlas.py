@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glasshead.cli.terminal import Beyond, Device, FirstTokens
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -26,16 +28,12 @@ def atlas(
     layers: Annotated[
         str | None, typer.Option(metavar="L,...", help="Such as 0,3-5 [default: all]")
     ] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option(metavar="N", help="Read the first N tokens only.")
-    ] = None,
-    beyond: Annotated[
-        bool, typer.Option("--beyond", help="Read more than the model was trained to, if it can.")
-    ] = False,
+    max_tokens: FirstTokens = None,
+    beyond: Beyond = False,
     statistics: Annotated[
         bool, typer.Option("--statistics/--no-statistics", help="Measure every head, or do not.")
     ] = True,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Record what every head looks at in a long text, and keep it in one file.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glasshead.cli.flags import with_flags
+from glasshead.cli.terminal import Device
 
 if TYPE_CHECKING:
     from glasshead.checkpoint import Loaded
@@ -46,7 +47,7 @@ def generate(
     precision: Annotated[
         Precision, typer.Option(help="int8 is the fastest on a CPU, and rounds.")
     ] = Precision.float32,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    device: Device = "auto",
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object a line for each sample.")
     ] = False,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from glasshead.cli.steps import Language
-from glasshead.cli.terminal import console, language
+from glasshead.cli.terminal import Beyond, Device, FirstTokens, console, language
 
 if TYPE_CHECKING:
     from glasshead.observe.atlas import Atlas
@@ -60,16 +60,12 @@ def look(
     tokens: Annotated[
         bool, typer.Option("--tokens/--words", help="Tokens as they are, not joined to words.")
     ] = False,
-    max_tokens: Annotated[
-        int | None, typer.Option(metavar="N", help="Read the first N tokens only.")
-    ] = None,
-    beyond: Annotated[
-        bool, typer.Option("--beyond", help="Read more than the model was trained to, if it can.")
-    ] = False,
+    max_tokens: FirstTokens = None,
+    beyond: Beyond = False,
     lang: Annotated[
         Language | None, typer.Option(help="Language of labels [default: the locale's]")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
     """See what the heads of a model look at while it reads a text.

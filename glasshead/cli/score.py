@@ -14,7 +14,7 @@ import typer
 from glasshead.cli.flags import with_flags
 from glasshead.cli.generate import Precision, open_gpt
 from glasshead.cli.score_pairs import score_pairs
-from glasshead.cli.terminal import console
+from glasshead.cli.terminal import Device, console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,7 +48,7 @@ def score(
         int | None,
         typer.Option(metavar="N", help="Tokens between windows [default: half of max_len]"),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
     **flags: Any,
 ) -> None:

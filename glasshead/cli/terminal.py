@@ -1,13 +1,21 @@
-"""What all commands share at the terminal: a console, a language, a way to report mistakes."""
+"""What commands share: a console, a language, a way to report mistakes, options."""
 
 import os
 import sys
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["console", "language", "report"]
+__all__ = ["Beyond", "Device", "FirstTokens", "console", "language", "report"]
+
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
+FirstTokens = Annotated[int | None, typer.Option(metavar="N", help="Read the first N tokens only.")]
+Beyond = Annotated[
+    bool, typer.Option("--beyond", help="Read more than the model was trained to, if it can.")
+]
 
 
 def console() -> "Console":

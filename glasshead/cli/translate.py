@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glasshead.cli.flags import with_flags
+from glasshead.cli.terminal import Device
 
 if TYPE_CHECKING:
     from glasshead.checkpoint import Loaded
@@ -45,7 +46,7 @@ def translate(
     head: Annotated[
         int | None, typer.Option(metavar="H", help="For --align, from 0 on [default: their mean]")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    device: Device = "auto",
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object a line for each text.")
     ] = False,

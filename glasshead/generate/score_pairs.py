@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from glasshead.errors import InputError
+from glasshead.text.pairs import bleu_words
 
 __all__ = ["Measure", "measures"]
 
@@ -33,8 +34,7 @@ def measures(said: Sequence[str], wanted: Sequence[str]) -> list[Measure]:
             f"{len(said)} translations cannot be compared with {len(wanted)}",
             hint="give as many of one as of the other, and at least one",
         )
-    chinese = sum(any("\u3400" <= c <= "\u9fff" for c in text) for text in wanted)
-    tokenize = "zh" if 2 * chinese > len(wanted) else "13a"
+    tokenize = bleu_words(wanted)
     found = []
     for name, metric in (
         ("BLEU", BLEU(tokenize=tokenize)),

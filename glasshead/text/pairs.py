@@ -10,7 +10,7 @@ from pathlib import Path
 from glasshead.errors import InputError
 from glasshead.text.sources import Report, Skipped, find_sources, read_text
 
-__all__ = ["Pair", "read_pairs"]
+__all__ = ["Pair", "bleu_words", "read_pairs"]
 
 
 @dataclass(frozen=True)
@@ -198,3 +198,13 @@ def _main_script(texts: list[str]) -> str:
         counts = _count_letters(text, names)
         votes[names[counts.index(max(counts))]] += 1
     return votes.most_common(1)[0][0]
+
+
+def bleu_words(targets: Sequence[str]) -> str:
+    """How sacrebleu is to cut the targets: Chinese by characters, others as is usual.
+
+    >>> bleu_words(["小猫饿了。"]), bleu_words(["The kitten is hungry."])
+    ('zh', '13a')
+    """
+    chinese = sum(any("\u3400" <= c <= "\u9fff" for c in text) for text in targets)
+    return "zh" if 2 * chinese > len(targets) else "13a"

@@ -11,7 +11,7 @@ from glasshead.errors import ConfigError, InputError
 from glasshead.model.transformer import Transformer
 from glasshead.text.batches import PairBatch, PairBatches, Rows
 from glasshead.text.bpe_dropout import SampledPieces
-from glasshead.text.pairs import Pair
+from glasshead.text.pairs import Pair, bleu_words
 from glasshead.text.sources import Report, Skipped
 from glasshead.text.table import Ids
 from glasshead.text.tokenizer import BPETokenizer, Tokenizer
@@ -204,9 +204,7 @@ def bleu(said: Sequence[str], wanted: Sequence[str]) -> float:
     """By sacrebleu, which takes Chinese character by character."""
     from sacrebleu.metrics.bleu import BLEU
 
-    chinese = sum(any("\u3400" <= c <= "\u9fff" for c in text) for text in wanted)
-    how = "zh" if 2 * chinese > len(wanted) else "13a"
-    return float(BLEU(tokenize=how).corpus_score(list(said), [list(wanted)]).score)
+    return float(BLEU(tokenize=bleu_words(wanted)).corpus_score(list(said), [list(wanted)]).score)
 
 
 class Pairs(Subject[PairConfig, Parallel]):

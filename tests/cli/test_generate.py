@@ -1,6 +1,5 @@
 """`glasshead generate`, as it is typed."""
 
-import io
 import json
 import os
 import subprocess
@@ -19,16 +18,6 @@ TEXT = "春江潮水连海平，海上明月共潮生。\n"
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     return make_run(tmp_path_factory.mktemp("runs") / "poems", CharTokenizer.train(TEXT))
-
-
-@pytest.fixture
-def stdin(monkeypatch):
-    def give(data: bytes, terminal: bool = False) -> None:
-        stream = io.TextIOWrapper(io.BytesIO(data))
-        stream.isatty = lambda: terminal
-        monkeypatch.setattr(sys, "stdin", stream)
-
-    return give
 
 
 def test_prompt_and_continuation_go_to_stdout_and_the_rest_to_stderr(cli, run):

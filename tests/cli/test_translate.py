@@ -1,6 +1,5 @@
 """`glasshead translate`, as it is typed."""
 
-import io
 import json
 import os
 import re
@@ -33,16 +32,6 @@ def chars(tmp_path_factory):
     """Writes narrow and wide words."""
     tokenizer = CharTokenizer.train("小猫ab ", SPECIALS)
     return make_translator(tmp_path_factory.mktemp("runs") / "chars", tokenizer, seed=9, max_len=17)
-
-
-@pytest.fixture
-def stdin(monkeypatch):
-    def give(data: bytes, terminal: bool = False) -> None:
-        stream = io.TextIOWrapper(io.BytesIO(data))
-        stream.isatty = lambda: terminal
-        monkeypatch.setattr(sys, "stdin", stream)
-
-    return give
 
 
 def said(run, texts, **search):

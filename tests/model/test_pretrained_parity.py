@@ -125,13 +125,15 @@ def test_a_bare_model_and_one_with_its_tied_head_written_out_are_the_same(name, 
 def test_buffers_that_old_files_hold_are_passed_over(tmp_path):
     path = foreign.folder(tmp_path / "theirs", "gpt2")
     tensors = load_file(path / "model.safetensors")
+    plain = import_model(path, tmp_path / "plain")
     mask = torch.ones(1, 1, 97, 97, dtype=torch.bool).tril()
     old = {
         "transformer.h.0.attn.bias": mask,
         "transformer.h.0.attn.masked_bias": torch.tensor(-1.0),
     }
     save_file({**tensors, **old}, path / "model.safetensors")
-    import_model(path, tmp_path / "run")
+    run = import_model(path, tmp_path / "run")
+    assert foreign.same_bytes(run.path / "model.safetensors", plain.path / "model.safetensors")
 
 
 @pytest.mark.parametrize("old", [True, False])
