@@ -83,8 +83,8 @@ _ENGLISH = {
     "open": "open {path}",
     # For the page alone.
     "heads caption": "What the second 它 looks at. The arcs are of {best}, the reader's best head; "
-    "below are all heads (L layer, H head, from 0 on), the darker the more. Rest the pointer on a "
-    "cell to read its weight.",
+    "below are all heads (L layer, H head, from 0 on), stronger colours are more. Rest the pointer "
+    "on a cell to read its weight.",
     "looked caption": "Above and first row: where the translator looked while it wrote the "
     "pronoun, in its most telling head. Second row: where 它 looked while it was read.",
     "matrix caption": "Cross-attention of {best}, the head that aligns words best: each German "
@@ -164,7 +164,7 @@ _CHINESE = {
     "open": "打开 {path}",
     # For the page alone.
     "heads caption": "第二个“它”在看什么。弧线属于 {best}，读者最好的头；下面是所有的头（L 层，H 头"
-    "，都从 0 数起），颜色越深，权重越大。把指针停在格子上，可以看到权重。",
+    "，都从 0 数起），颜色越浓，权重越大。把指针停在格子上，可以看到权重。",
     "looked caption": "弧线和第一行：译者写代词时，最能看出指代的头在看什么。第二行：读“它”时，“它”"
     "在看什么。",
     "matrix caption": "词对得最准的头 {best} 的交叉注意力：每个德语词（行）写下时看了哪些汉语词（列"
