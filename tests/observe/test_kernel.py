@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from glasshead.observe.kernel import _bucket, _gathered
+from glasshead.observe.gathering import bucket, gathered
 from tests.observe.triton_cases import CASES, check
 
 needs_triton = pytest.mark.skipif(
@@ -42,13 +42,13 @@ def test_the_programs_agree_with_the_whole_map(case):
 def test_every_width_of_a_head_agrees(D, dtype):
     from glasshead.attention.mask import Mask
 
-    check("cuda", 401, 499, Mask(causal=True), H=2, D=D, dtype=dtype, overview=64)
+    check("cuda", 401, 499, Mask(causal=True), H=2, D=D, dtype=dtype, overview=16)
 
 
 def test_entries_are_gathered_by_the_group_that_they_name():
     g = torch.Generator().manual_seed(0)
     named = torch.randint(0, 12, (500,), generator=g)  # 11 is no group
-    order, group, first, end = _gathered(named, 11, 16)
+    order, group, first, end = gathered(named, 11, 16)
     covered = []
     for block, start in zip(group.tolist(), first.tolist(), strict=True):
         if block >= 0:
@@ -61,4 +61,4 @@ def test_entries_are_gathered_by_the_group_that_they_name():
 
 def test_buckets_start_at_powers_of_two_from_128_on():
     lags = torch.tensor([-5, 0, 1, 127, 128, 255, 256, 511, 512, 2**20])
-    assert _bucket(lags).tolist() == [-1, -1, -1, -1, 0, 0, 1, 1, 2, 13]
+    assert bucket(lags).tolist() == [-1, -1, -1, -1, 0, 0, 1, 1, 2, 13]

@@ -24,15 +24,6 @@ def spread_max(x, M: tl.constexpr, N: tl.constexpr, LANES: tl.constexpr):
 
 
 @triton.jit
-def ruler_tile(start, BN: tl.constexpr):
-    """(BN, 16): ones in column 0, `start`, `start` + 1, ... in column 1; whole numbers up to 2048
-    are exact in float16."""
-    place = (start + tl.arange(0, BN)).to(tl.float16)[:, None]
-    column = tl.arange(0, 16)[None, :]
-    return tl.where(column == 0, 1.0, tl.where(column == 1, place, 0.0)).to(tl.float16)
-
-
-@triton.jit
 def bucket(lag):
     """n for lags of 128 x 2^n to 128 x 2^(n + 1) - 1; negative for nearer ones."""
     return (tl.maximum(lag, 1).to(tl.float32).to(tl.int32, bitcast=True) >> 23) - 127 - 7
@@ -46,16 +37,13 @@ def measure_group(
     D: tl.constexpr, BD: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
     KEYS: tl.constexpr, DOCUMENTS: tl.constexpr, CAP: tl.constexpr, ALIBI: tl.constexpr,
     PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
-    LANES: tl.constexpr, HALF: tl.constexpr, ROWDOT: tl.constexpr, COLUMNS: tl.constexpr,
-    UNITS: tl.constexpr, TOP: tl.constexpr,
-    OVERVIEW: tl.constexpr, LAGS: tl.constexpr, DISTANCE: tl.constexpr, SQUARE: tl.constexpr,
-    ENTROPY: tl.constexpr, CELL_ROWS: tl.constexpr, CELL_COLS: tl.constexpr,
+    LANES: tl.constexpr, UNITS: tl.constexpr, TOP: tl.constexpr, LAGS: tl.constexpr,
+    CELL_ROWS: tl.constexpr, CELL_COLS: tl.constexpr,
     TALL: tl.constexpr, WIDE: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
     """One group of keys. `moment` gathers weight x key where the mask is causal, else weight x
     distance."""
-    sums: tl.constexpr = 16 if ROWDOT else LANES
-    group_total = tl.zeros((BM, sums), tl.float32)
+    group_total = tl.zeros((BM, LANES), tl.float32)
     group_top = tl.full((BM, LANES), HIDDEN, tl.float32)
     for u in tl.static_range(UNROLL):
         start = g * (UNROLL * BN) + u * BN
@@ -65,31 +53,17 @@ def measure_group(
             slope, D, BD, CAUSAL, WINDOW, KEYS, DOCUMENTS, CAP, ALIBI, PRECISION, BN, MASKED,
         )  # fmt: skip
         p = tl.exp2(x)
-        if ROWDOT:  # column 0 sums the weights, column 1 weight x place in the group
-            ruler = ruler_tile(u * BN, BN)
-            group_total = tl.dot(p.to(tl.float16), ruler, group_total)
+        group_total += spread_sum(p, BM, BN, LANES)
+        entropy += spread_sum(p * x, BM, BN, LANES)
+        square += spread_sum(p * p, BM, BN, LANES)
+        if CAUSAL:  # the query's position comes in at the end
+            length = cols.to(tl.float32)[None, :]
         else:
-            group_total += spread_sum(p, BM, BN, LANES)
-        if ENTROPY:
-            entropy += spread_sum(p * x, BM, BN, LANES)
-        if SQUARE:
-            square += spread_sum(p * p, BM, BN, LANES)
-        if DISTANCE and not ROWDOT:
-            if CAUSAL:  # the query's position comes in at the end
-                length = cols.to(tl.float32)[None, :]
-            else:
-                length = tl.abs(i.to(tl.float32)[:, None] - cols.to(tl.float32)[None, :])
-            moment += spread_sum(p * length, BM, BN, LANES)
-        if TOP | OVERVIEW:
-            group_top = tl.maximum(group_top, spread_max(x, BM, BN, LANES))
-        if COLUMNS:
-            if HALF:  # on tensor cores; the product's 16 columns are all the same
-                ones = tl.full((BM, 16), 1.0, tl.float16)
-                column = tl.max(tl.dot(tl.trans(p.to(tl.float16)), ones), 1)  # (BN,)
-            else:
-                column = tl.sum(p, 0)
-            add(received + cols, column, cols < S, UNITS)
-        if OVERVIEW & ((CELL_ROWS < BM) | (CELL_COLS < UNROLL * BN)):
+            length = tl.abs(i.to(tl.float32)[:, None] - cols.to(tl.float32)[None, :])
+        moment += spread_sum(p * length, BM, BN, LANES)
+        group_top = tl.maximum(group_top, spread_max(x, BM, BN, LANES))
+        add(received + cols, tl.sum(p, 0), cols < S, UNITS)
+        if (CELL_ROWS < BM) | (CELL_COLS < UNROLL * BN):
             stack = tl.reshape(p, (BM // TALL, TALL, BN // WIDE, WIDE))
             at = cell_sum + (tl.arange(0, BM // TALL) * cells)[:, None]
             to = ((start + tl.arange(0, BN // WIDE) * WIDE) // CELL_COLS)[None, :]
@@ -100,22 +74,13 @@ def measure_group(
             at = cell_max + (tl.arange(0, BM // TALL) * cells)[:, None]
             tl.atomic_max(at + to, tl.max(tl.max(stack, 3), 1), mask=inside, sem="relaxed")
     total += group_total
-    if ROWDOT:
-        moment += group_total * (g * (UNROLL * BN))
-    if TOP | OVERVIEW:
-        row_top = tl.max(group_top, 1)  # (BM,)
-    if TOP:
-        slots: tl.constexpr = TOP
-        worst, place = tl.min(top, 1, return_indices=True)
-        better = (row_top > worst)[:, None] & (tl.arange(0, slots)[None, :] == place[:, None])
-        top = tl.where(better, row_top[:, None], top)
-        top_group = tl.where(better, g, top_group)
-    whole: tl.constexpr = (CELL_ROWS >= BM) & (CELL_COLS >= UNROLL * BN)
-    if (OVERVIEW & whole) | LAGS:
-        if ROWDOT:
-            group_total = tl.where((tl.arange(0, 16) == 0)[None, :], group_total, 0.0)
-        amount = tl.sum(group_total)
-    if OVERVIEW & whole:
+    row_top = tl.max(group_top, 1)  # (BM,)
+    worst, place = tl.min(top, 1, return_indices=True)
+    better = (row_top > worst)[:, None] & (tl.arange(0, TOP)[None, :] == place[:, None])
+    top = tl.where(better, row_top[:, None], top)
+    top_group = tl.where(better, g, top_group)
+    amount = tl.sum(group_total)
+    if (CELL_ROWS >= BM) & (CELL_COLS >= UNROLL * BN):
         to = g * (UNROLL * BN) // CELL_COLS
         most = tl.exp2(tl.max(row_top))
         if CELL_COLS == UNROLL * BN:
@@ -142,13 +107,11 @@ def sweep_rows(
     D: tl.constexpr, BD: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
     KEYS: tl.constexpr, DOCUMENTS: tl.constexpr, CAP: tl.constexpr, ALIBI: tl.constexpr,
     PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNROLL: tl.constexpr,
-    LANES: tl.constexpr, HALF: tl.constexpr, ROWDOT: tl.constexpr, COLUMNS: tl.constexpr,
-    UNITS: tl.constexpr, TOP: tl.constexpr,
-    OVERVIEW: tl.constexpr, LAGS: tl.constexpr, DISTANCE: tl.constexpr, SQUARE: tl.constexpr,
-    ENTROPY: tl.constexpr, CELL_ROWS: tl.constexpr, CELL_COLS: tl.constexpr,
+    LANES: tl.constexpr, UNITS: tl.constexpr, TOP: tl.constexpr, LAGS: tl.constexpr,
+    CELL_ROWS: tl.constexpr, CELL_COLS: tl.constexpr,
     TALL: tl.constexpr, WIDE: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """`out` is (4, B x H, T): row sum, entropy, sum of squares, distance, all with 2^shift in them.
+    """`out` is (4, B x H, T): row sum, entropy, sum of squares, distance.
     `top_value`, `top_place` (B x H, T, TOP); `lag_out` (B x H, blocks, 64); cells of `cell_rows`
     rows of a buffer that has at least one row for each program."""
     blocks = tl.num_programs(0)
@@ -173,14 +136,12 @@ def sweep_rows(
     cell_sum += cell
     cell_max += cell
 
-    sums: tl.constexpr = 16 if ROWDOT else LANES
-    total = tl.zeros((BM, sums), tl.float32)
+    total = tl.zeros((BM, LANES), tl.float32)
     entropy = tl.zeros((BM, LANES), tl.float32)
     square = tl.zeros((BM, LANES), tl.float32)
-    moment = tl.zeros((BM, sums), tl.float32)
-    slots: tl.constexpr = TOP if TOP else 1
-    top = tl.full((BM, slots), HIDDEN, tl.float32)
-    top_group = tl.full((BM, slots), -1, tl.int32)
+    moment = tl.zeros((BM, LANES), tl.float32)
+    top = tl.full((BM, TOP), HIDDEN, tl.float32)
+    top_group = tl.full((BM, TOP), -1, tl.int32)
     lags = tl.zeros((64,), tl.float32)
     low, full_low, full_high, high = spans(
         block * BM + S - T, tl.minimum(block * BM + BM, T) - 1 + S - T, S, window, CAUSAL, WINDOW,
@@ -195,14 +156,8 @@ def sweep_rows(
                 q_tile, k, i, row_lse, row_document, received, cell_sum, cell_max, S, k_s, keys,
                 documents, window, scale, softcap, slope, cells,
                 D, BD, CAUSAL, WINDOW, KEYS, DOCUMENTS, CAP, ALIBI, PRECISION, BM, BN, UNROLL,
-                LANES, HALF, ROWDOT, COLUMNS, UNITS, TOP, OVERVIEW, LAGS, DISTANCE, SQUARE, ENTROPY,
-                CELL_ROWS, CELL_COLS, TALL, WIDE, part != 1,
+                LANES, UNITS, TOP, LAGS, CELL_ROWS, CELL_COLS, TALL, WIDE, part != 1,
             )  # fmt: skip
-    if ROWDOT:
-        is_sum = (tl.arange(0, 16) == 0)[None, :]
-        is_place = (tl.arange(0, 16) == 1)[None, :]
-        moment = tl.where(is_place, total, 0.0) + tl.where(is_sum, moment, 0.0)
-        total = tl.where(is_sum, total, 0.0)
     row_sum = tl.sum(total, 1)
     n = tl.num_programs(1).to(tl.int64) * T
     tl.store(out + row, row_sum, mask=real)
@@ -212,9 +167,8 @@ def sweep_rows(
     if CAUSAL:
         distance = i.to(tl.float32) * row_sum - distance
     tl.store(out + 3 * n + row, distance * per_key, mask=real)
-    if TOP:
-        at = row[:, None] * slots + tl.arange(0, slots)[None, :]
-        tl.store(top_value + at, top, mask=real[:, None])
-        tl.store(top_place + at, top_group, mask=real[:, None])
+    at = row[:, None] * TOP + tl.arange(0, TOP)[None, :]
+    tl.store(top_value + at, top, mask=real[:, None])
+    tl.store(top_place + at, top_group, mask=real[:, None])
     if LAGS:
         tl.store(lag_out + (bh.to(tl.int64) * blocks + block) * 64 + tl.arange(0, 64), lags)
