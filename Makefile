@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 demo: .venv/core
 	$(BIN)/glasshead demo
 
-test: .venv/dev
+test: .venv/browser
 	$(BIN)/python -m pytest
 
 # The long version: a training process killed 100 times, some ten minutes.
@@ -41,6 +41,15 @@ bench: .venv/bench
 
 .venv/dev: .venv/core
 	$(PIP) --editable ".[dev]"
+	@touch $@
+
+# A browser for the tests of the page: one that is there, Debian's, or Playwright's own.
+.venv/browser: .venv/dev
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null \
+	|| { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq \
+	     && apt-get install -y -qq --no-install-recommends chromium fonts-noto-cjk >/dev/null; } \
+	|| timeout 300 $(BIN)/python -m playwright install chromium \
+	|| echo "no browser could be installed: the tests of the page will be skipped"
 	@touch $@
 
 .venv/bench: .venv/dev

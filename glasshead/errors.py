@@ -11,7 +11,9 @@
     +-- AblationError         attention that cannot be changed as asked, or did not run
     +-- CheckpointError       a run's folder that cannot be read, written or gone on with
     +-- InputError            words, vectors or files that cannot be read as asked
-        +-- UnknownCharacterError   a character that the training text did not have
+    |   +-- UnknownCharacterError   a character that the training text did not have
+    +-- NotFoundError         something that is not served, or no longer
+    +-- BusyError             more requests than the server takes at once
 
 The command line prints the line, a blank line and `hint: ...`, and exits with code 2.
 """
@@ -22,12 +24,14 @@ from difflib import get_close_matches
 __all__ = [
     "AblationError",
     "BackendError",
+    "BusyError",
     "CheckpointError",
     "ConfigError",
     "GlassheadError",
     "InputError",
     "MaskError",
     "NotFiniteError",
+    "NotFoundError",
     "RecordingError",
     "ShapeError",
     "UnknownCharacterError",
@@ -81,6 +85,18 @@ class UnknownCharacterError(InputError):
 
 class CheckpointError(GlassheadError):
     pass
+
+
+class NotFoundError(GlassheadError):
+    pass
+
+
+class BusyError(GlassheadError):
+    """`retry_after` is in seconds."""
+
+    def __init__(self, message: str, hint: str = "", retry_after: int = 1) -> None:
+        super().__init__(message, hint)
+        self.retry_after = retry_after
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:

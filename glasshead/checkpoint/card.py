@@ -14,8 +14,9 @@ __all__ = ["model_card"]
 def model_card(run: Run, name: str, family: HoldingFamily[Any], n_params: int) -> str:
     config = run.config
     head = ["---", "library_name: transformers", "tags:", "- glasshead"]
-    if config.kind == "gpt":
-        head.append("pipeline_tag: text-generation")
+    tag = {"gpt": "text-generation", "transformer": "translation"}.get(config.kind)
+    if tag:
+        head.append(f"pipeline_tag: {tag}")
     parts = [
         "\n".join([*head, "---"]),
         f"# {name}",

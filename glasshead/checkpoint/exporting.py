@@ -15,8 +15,8 @@ from glasshead.checkpoint.run import KINDS, Run, parameters
 from glasshead.checkpoint.weights import SafetensorsFolder
 from glasshead.errors import CheckpointError
 from glasshead.model.pretrained import Entry, HoldingFamily, family_for
-from glasshead.text.foreign import as_hugging_face
-from glasshead.text.tokenizer import Tokenizer
+from glasshead.text.foreign import tokenizer_files
+from glasshead.text.tokenizer import MarianTokenizer, Tokenizer
 
 __all__ = ["Exported", "export_model"]
 
@@ -29,7 +29,13 @@ class Exported:
 
 
 def export_model(run: str | Path, out: str | Path) -> Exported:
-    """Write the best parameters of a run in the family that fits, with its tokenizer and a card."""
+    """Write the best parameters of a run as a folder that the transformers library loads.
+
+    Args:
+        run: a run's folder.
+        out: the folder to make: config.json, safetensors, tokenizer and a model card, in the family
+            that is the same model. Where none is, the error lists what stands in the way.
+    """
     opened, out = Run.open(run), Path(out)
     about = opened.config
     with torch.device("meta"):
@@ -38,18 +44,24 @@ def export_model(run: str | Path, out: str | Path) -> Exported:
     imported = about.data.get("imported", {})
     family = family_for(about.kind, config, imported.get("family"))
     tokenizer = opened.tokenizer()
-    written = as_hugging_face(tokenizer)
+    files = tokenizer_files(tokenizer, lowercase=about.reads_small_letters)
     weights = SafetensorsFolder(opened.path)
     _check(weights.shapes, own, opened.path)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise CheckpointError(f"{out} exists already", hint="choose another --out")
     marks = _marks(tokenizer, imported)
+    ids = {f"{name}_id": number for name, (_, number) in marks.items()}
+    search: dict[str, Any] = {}
+    if about.kind == "transformer":
+        ids["decoder_start_token_id"] = tokenizer.specials["<bos>"]
+        search = imported.get("generation") or _search(tokenizer, config)
+        ids["forced_eos_token_id"] = search.get("forced_eos_token_id")
     dtype = str(next(iter(weights.shapes.values())).dtype).removeprefix("torch.")
     settings = {
         "architectures": [family.architecture],
         "model_type": family.name,
         **family.settings(config),
-        **{f"{name}_id": number for name, (_, number) in marks.items()},
+        **ids,
         "dtype": dtype,
         "torch_dtype": dtype,  # as programs older than transformers 5 call it
     }
@@ -57,13 +69,15 @@ def export_model(run: str | Path, out: str | Path) -> Exported:
         _write_tensors(made, family, config, weights)
         for name, data in (
             ("config.json", settings),
-            ("generation_config.json", {f"{n}_id": number for n, (_, number) in marks.items()}),
-            ("tokenizer_config.json", _tokenizer_config(config, marks, imported)),
+            ("generation_config.json", {**search, **ids}),
+            ("tokenizer_config.json", _tokenizer_config(config, tokenizer, marks, imported)),
         ):
-            _write(made / name, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
-        _write(made / "tokenizer.json", written)
+            files[name] = (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
         n_params = sum(tensor.numel() for tensor in own.values())
-        _write(made / "README.md", model_card(opened, out.name, family, n_params))
+        files["README.md"] = model_card(opened, out.name, family, n_params).encode()
+        for name, content in files.items():
+            with replacing(made / name) as file:
+                file.write(content)
     return Exported(out, family.architecture, n_params)
 
 
@@ -76,7 +90,7 @@ def _write_tensors(
             parts = entry.split(weights.shapes[entry.ours])
         else:  # a bias that ours does without
             assert entry.zero, entry.ours
-            weight = weights.shapes[entry.ours.removesuffix("bias") + "weight"]
+            weight = weights.shapes[entry.beside or entry.ours.removesuffix("bias") + "weight"]
             parts = entry.split(torch.empty(len(weight), dtype=weight.dtype, device="meta"))
         shapes |= parts
         owners |= dict.fromkeys(parts, entry)
@@ -97,16 +111,34 @@ def _marks(tokenizer: Tokenizer, imported: Mapping[str, Any]) -> dict[str, tuple
     tokens, ids = imported.get("tokens", {}), imported.get("ids", {})
     usual = {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>"}
     found: dict[str, tuple[str | None, Any]] = {}
-    for name, word in usual.items():
-        word = tokens.get(name, word)
-        number = ids.get(f"{name}_id", tokenizer.specials.get(word))
+    for name, own in usual.items():
+        word = tokens.get(name, own)
+        number = ids.get(f"{name}_id", tokenizer.specials.get(word, tokenizer.specials.get(own)))
         found[name] = (word if word in tokenizer.specials else None, number)
     return found
 
 
+def _search(tokenizer: Tokenizer, config: Any) -> dict[str, Any]:
+    """So that their bare `generate` writes what `glasshead translate --beam 1` does: nothing that
+    stands for no text, and as much as the model can."""
+    never = sorted({*tokenizer.specials.values()} - {tokenizer.specials["<eos>"]})
+    return {"max_length": config.max_len, "bad_words_ids": [[number] for number in never]}
+
+
 def _tokenizer_config(
-    config: Any, marks: Mapping[str, tuple[str | None, Any]], imported: Mapping[str, Any]
+    config: Any,
+    tokenizer: Tokenizer,
+    marks: Mapping[str, tuple[str | None, Any]],
+    imported: Mapping[str, Any],
 ) -> dict[str, Any]:
+    if isinstance(tokenizer, MarianTokenizer):
+        return {
+            "tokenizer_class": "MarianTokenizer",
+            "model_max_length": config.max_len,
+            "separate_vocabs": False,
+            **imported.get("languages", {}),
+            **imported.get("tokens", {}),
+        }
     named = {name: word for name, (word, _) in marks.items() if word is not None}
     template = imported.get("chat_template")
     return {
@@ -114,6 +146,7 @@ def _tokenizer_config(
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": config.max_len,
         "clean_up_tokenization_spaces": False,
+        "model_input_names": ["input_ids", "attention_mask"],
         **imported.get("tokens", {}),
         **named,
         **({"chat_template": template} if template else {}),
@@ -132,8 +165,3 @@ def _check(given: Mapping[str, Tensor], own: Mapping[str, Tensor], path: Path) -
                 f"but config.json makes it {tuple(tensor.shape)}",
                 hint,
             )
-
-
-def _write(file: Path, text: str) -> None:
-    with replacing(file) as stream:
-        stream.write(text.encode())

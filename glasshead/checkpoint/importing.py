@@ -25,13 +25,20 @@ __all__ = ["import_model", "load"]
 Say = Callable[[str], object]
 
 
-def import_model(source: str | Path, out: str | Path, say: Say = lambda line: None) -> Run:
-    """Make a run of a folder with config.json and safetensors, of a name on the hub, or of a
-    GGUF file. `say` is told what is left out."""
+def import_model(source: str | Path, out: str | Path, say: Say | None = None) -> Run:
+    """Make a run of a model of another program.
+
+    Args:
+        source: a folder with config.json, safetensors and a tokenizer, a name on the hub, or a
+            GGUF file.
+        out: the run's folder, which must not be there yet.
+        say: is told what is left out.
+    """
     found = open_source(source)
     plan = _plan(found)
-    for line in plan.notes:
-        say(line)
+    if say:
+        for line in plan.notes:
+            say(line)
     shapes, weights = found.weights.shapes, found.weights
     made = {
         name: entry.join([shapes[theirs] for theirs in entry.theirs])
@@ -46,8 +53,16 @@ def import_model(source: str | Path, out: str | Path, say: Say = lambda line: No
 
 
 def load(path: str | Path) -> Loaded:
-    """A run's best parameters, its tokenizer and its config; or those of another program's
-    folder, as `import_model` would make them."""
+    """A model that is ready for use, its tokenizer and its config.
+
+    Args:
+        path: a run, of which the best parameters so far are taken; or a folder of the transformers
+            library, which is read as `import_model` would.
+
+    Returns:
+        `.model` is a torch module in evaluation mode, `.tokenizer` turns text into ids and back,
+        `.config` tells the kind, the settings and the data; `.path` and `.step` where from.
+    """
     if not is_foreign(Path(path)):
         return load_run(path)
     found = open_source(path)
@@ -101,6 +116,8 @@ def _plan(source: Source) -> _Plan:
     except ConfigError as error:
         raise InputError(f"{where} describes no model: {error}", hint=error.hint) from None
     _check_vocabulary(source, config.vocab_size)
+    if family.kind == "transformer":
+        _check_marks(source, where)
     bare = not any(name.startswith(family.prefix) for name in weights.shapes)
     short = family.prefix if bare else ""
 
@@ -177,6 +194,22 @@ def _check_vocabulary(source: Source, vocab_size: int) -> None:
             f"{vocab_size}",
             hint="the tokenizer is another model's; put the right one into the folder",
         )
+
+
+def _check_marks(source: Source, where: str) -> None:
+    """A translator begins, ends and is padded with what the tokenizer takes for it."""
+    for name, mark in (
+        ("decoder_start_token_id", "<bos>"),
+        ("eos_token_id", "<eos>"),
+        ("pad_token_id", "<pad>"),
+    ):
+        given, own = source.config.get(name), source.tokenizer.specials.get(mark)
+        if own is None or given not in (own, None):
+            raise InputError(
+                f"{where}: {name} is {given}, but {mark} of the tokenizer is {own}",
+                hint="put the model's own tokenizer into the folder: source.spm, target.spm and "
+                "vocab.json",
+            )
 
 
 def _shortened(names: set[str]) -> str:

@@ -45,6 +45,10 @@ class RunConfig:
     train: dict[str, Any]
     data: dict[str, Any]
 
+    @property
+    def reads_small_letters(self) -> bool:
+        return bool(self.data.get("pairs", {}).get("lowercase", False))
+
     def new_model(self) -> nn.Module:
         """The model, its parameters drawn anew."""
         if self.kind not in KINDS:
@@ -83,6 +87,11 @@ class Loaded:
     config: RunConfig
     path: Path
     step: int
+
+    @property
+    def reads_small_letters(self) -> bool:
+        """Whether it is a translator that was trained on small letters only."""
+        return self.config.reads_small_letters
 
 
 def load(path: str | Path) -> Loaded:

@@ -25,6 +25,14 @@ _TOKENS = (
     "sep_token",
     "mask_token",
 )
+_SEARCH = (
+    "num_beams",
+    "max_length",
+    "length_penalty",
+    "early_stopping",
+    "bad_words_ids",
+    "forced_eos_token_id",
+)
 _IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
@@ -74,8 +82,8 @@ def _from_gguf(path: Path) -> Source:
 
 
 def _kept(path: Path, config: dict[str, Any]) -> dict[str, Any]:
-    """What the model needs elsewhere and a run has no other place for: its special tokens, and how
-    a chat is written."""
+    """What the model needs elsewhere and a run has no other place for: its special tokens, how a
+    chat is written, and of a translator its languages and how it is searched."""
     jinja = path / "chat_template.jinja"
     about, generation = (
         read_json(file) if (file := path / name).is_file() else {}
@@ -90,7 +98,16 @@ def _kept(path: Path, config: dict[str, Any]) -> dict[str, Any]:
     template = about.get("chat_template")
     if jinja.is_file() and jinja.stat().st_size < 1 << 20:
         template = jinja.read_text(encoding="utf-8", errors="replace")
-    return {**kept, "chat_template": template} if isinstance(template, str) else kept
+    if isinstance(template, str):
+        kept["chat_template"] = template
+    if config.get("model_type") == "marian":
+        languages = {name: about.get(name) for name in ("source_lang", "target_lang")}
+        kept["languages"] = {name: code for name, code in languages.items() if code}
+        # Older folders have it among the settings of the model.
+        found = generation or {name: config[name] for name in _SEARCH if name in config}
+        origin = ("transformers_version", "_from_model_config")
+        kept["generation"] = {name: v for name, v in found.items() if name not in origin}
+    return kept
 
 
 def _word(token: object) -> str | None:

@@ -16,6 +16,7 @@ from typer.core import TyperGroup
 from glasshead import __version__
 from glasshead.cli import (
     atlas,
+    claims,
     demo,
     doctor,
     export,
@@ -24,6 +25,7 @@ from glasshead.cli import (
     ladder,
     look,
     score,
+    serve,
     steps,
     train,
     translate,
@@ -42,12 +44,14 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "world": world.world,
     "demo": demo.demo,
     "ladder": ladder.ladder,
+    "claims": claims.claims,
     "train": train.train,
     "generate": generate.generate,
     "translate": translate.translate,
     "score": score.score,
     "look": look.look,
     "atlas": atlas.atlas,
+    "serve": serve.serve,
     "import": import_.import_,
     "export": export.export,
 }

@@ -21,8 +21,15 @@ def export(
       glasshead export runs/poems --out ../poems-for-transformers
 
     It becomes a GPT-2 (learned positions, LayerNorm), or a Llama, Qwen2 or Qwen3 (rotary
-    positions, RMSNorm, SwiGLU), whichever is the same model; where none is, what stands in the
-    way is listed. --preset llama always fits. The tokenizer and a model card go along.
+    positions, RMSNorm, SwiGLU), whichever is the same model; a translator becomes a Marian. Where
+    none is the same, what stands in the way is listed. The tokenizer and a model card go along.
+
+    What always fits: glasshead train TEXT --preset llama; for translators
+    glasshead train --pairs SRC TGT --preset marian, or any other preset with
+    --positions sinusoidal-split --norm-place post.
+
+    An imported Marian keeps its two sentencepiece models, which the transformers library reads
+    with the package sentencepiece; one trained here has a tokenizer.json and needs nothing.
     """
     from glasshead.checkpoint import export_model
 

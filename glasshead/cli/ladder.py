@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glasshead.cli.steps import Language
-from glasshead.cli.terminal import console, language
+from glasshead.cli.terminal import console, language, progress_bar
 
 if TYPE_CHECKING:
     from glasshead.lab.ladder import Climb
@@ -100,18 +100,7 @@ class _Progress:
     """A bar on a terminal, otherwise a line for each rung that is done."""
 
     def __init__(self, climbs: int) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=None),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            expand=True,
-            transient=True,
-            disable=not sys.stderr.isatty(),
-        )
+        self._bar = progress_bar()
         self._task = self._bar.add_task("", total=climbs)
         self._done = 0
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glasshead.cli.translate import lowercases, open_translator
+from glasshead.cli.translate import open_translator
 
 if TYPE_CHECKING:
     from glasshead.checkpoint import Loaded
@@ -43,7 +43,8 @@ def score_pairs(
     pairs = _read(files, loaded, report)
     for line in report.summary():
         sys.stderr.write(f"{line}\n")
-    translator = Translator(model, loaded.tokenizer, config, lowercase=lowercases(loaded))
+    lowercase = loaded.reads_small_letters
+    translator = Translator(model, loaded.tokenizer, config, lowercase=lowercase)
     start = time.perf_counter()
     found = translator([pair.source for pair in pairs])
     seconds = time.perf_counter() - start

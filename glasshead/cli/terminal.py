@@ -8,8 +8,9 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
-__all__ = ["Beyond", "Device", "FirstTokens", "console", "language", "report"]
+__all__ = ["Beyond", "Device", "FirstTokens", "console", "language", "progress_bar", "report"]
 
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 FirstTokens = Annotated[int | None, typer.Option(metavar="N", help="Read the first N tokens only.")]
@@ -24,6 +25,22 @@ def console() -> "Console":
 
     plain = bool(os.environ.get("NO_COLOR"))
     return Console(color_system=None if plain else "auto", highlight=False, markup=False)
+
+
+def progress_bar() -> "Progress":
+    """A bar on stderr with the time left, which says what is being done; on a terminal only."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        expand=True,
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
 
 
 def language() -> Literal["zh", "en"]:

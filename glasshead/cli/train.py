@@ -63,8 +63,8 @@ def train(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="nano, tiny, small, llama, gpt2; for pairs: pairs, pairs-tiny; for refer: reader; "
-            "for world: translator [default: the first]",
+            help="nano, tiny, small, llama, gpt2; for pairs: pairs, pairs-tiny, marian; for refer: "
+            "reader; for world: translator [default: the first]",
         ),
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="Print the preset and do nothing.")] = False,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from glasshead.generate.translate import Candidate, Reading, Translation, Translator
     from glasshead.model.transformer import Transformer
 
-__all__ = ["lowercases", "open_translator", "translate"]
+__all__ = ["open_translator", "translate"]
 
 CHUNK = 1 << 16  # bytes of stdin that are read at once, if they are there
 SHOWN = 3  # source words that --align shows for each word, of at least so much weight:
@@ -78,7 +78,7 @@ def translate(
             raise ConfigError(f"--{name} {value} is for --align", hint="add --align")
     config = SearchConfig(**given)
     loaded, model = open_translator(run, device)
-    lowercase = lowercases(loaded)
+    lowercase = loaded.reads_small_letters
     translator = Translator(model, loaded.tokenizer, config, n_best=n_best, lowercase=lowercase)
     looks = Looks(translator, layer, head) if align else None
     show = JsonLines(looks) if as_json else Lines(looks, n_best)
@@ -104,11 +104,6 @@ def open_translator(run: Path, device: str) -> "tuple[Loaded, Transformer]":
         other = f"try: glasshead generate {run}" if loaded.config.kind == "gpt" else "name another"
         raise InputError(f"{run} is a {loaded.config.kind}, which does not translate", hint=other)
     return loaded, loaded.model.to(pick_device(device))
-
-
-def lowercases(loaded: "Loaded") -> bool:
-    """Whether the run was trained on small letters only."""
-    return bool(loaded.config.data.get("pairs", {}).get("lowercase", False))
 
 
 def _readings(translator: "Translator", text: str | None) -> "Iterator[list[Reading]]":

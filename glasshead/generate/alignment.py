@@ -50,7 +50,8 @@ def align(
         )
     block = model.decoder.blocks[layer]
     assert isinstance(block, CrossBlock)
-    target_in = [Marks.of(tokenizer, model).bos, *target]
+    # The last word is written and not read: with learned positions there may be none for it.
+    target_in = [Marks.of(tokenizer, model).bos, *target[:-1]]
     device = model.head.weight.device
     looks: list[Look] = []
     with evaluating(list(model.modules())), _Watched(block.cross, looks):

@@ -29,7 +29,7 @@ from glasshead.errors import ConfigError, InputError
 from glasshead.generate.sampling import PLAIN, SamplingConfig, choose
 from glasshead.model.gpt import GPT
 
-__all__ = ["Decoder", "check_max_tokens", "evaluating", "generate"]
+__all__ = ["Decoder", "check_max_tokens", "check_prompts", "evaluating", "generate"]
 
 
 def generate(
@@ -69,7 +69,7 @@ class Decoder:
         self.stop_ids = frozenset(stop_ids)
         self.texts = [[int(token) for token in prompt] for prompt in prompts]
         self.live = list(range(len(self.texts)))  # the texts that have not ended
-        _check_prompts(self.texts, model.config.vocab_size)
+        check_prompts(self.texts, model.config.vocab_size)
         self._modules = list(model.modules())
         self._device = model.embedding.weight.device
         self._streams = [random.Random(f"{seed} {row}") for row in self.live]
@@ -171,7 +171,7 @@ def check_max_tokens(max_tokens: int) -> None:
         raise ConfigError(f"max_tokens ({max_tokens}) must be at least 1", hint="try 256")
 
 
-def _check_prompts(prompts: list[list[int]], vocab_size: int) -> None:
+def check_prompts(prompts: list[list[int]], vocab_size: int) -> None:
     if not prompts:
         raise InputError("there is no prompt", hint="give at least one, as a list of ids")
     for row, prompt in enumerate(prompts):

@@ -20,15 +20,20 @@ from glasshead.observe.subject import ALL, RecordConfig, Subject, written
 from glasshead.observe.transformers_folder import TransformersFolder
 from glasshead.observe.words import spelled
 
-__all__ = ["open_subject"]
+__all__ = ["open_subject", "subject_of"]
 
 
 def open_subject(path: str | Path, device: torch.device | None = None) -> Subject:
     """The model in a folder, whoever wrote it."""
-    path, device = Path(path), device or torch.device("cpu")
+    path = Path(path)
     if _is_of_transformers(path):
-        return TransformersFolder(path, device)
-    loaded = load(path)
+        return TransformersFolder(path, device or torch.device("cpu"))
+    return subject_of(load(path), device or torch.device("cpu"))
+
+
+def subject_of(loaded: Loaded, device: torch.device | None = None) -> Subject:
+    """A run that is loaded already; where it is, unless a device is given."""
+    device = device or next(loaded.model.parameters()).device
     return (Translates if isinstance(loaded.model, Transformer) else Reads)(loaded, device)
 
 
@@ -45,7 +50,7 @@ class Ours(Subject):
     def __init__(self, loaded: Loaded, device: torch.device) -> None:
         super().__init__(loaded.path.resolve().name, loaded.model, device)
         self.tokenizer = loaded.tokenizer
-        self.lowercase = bool(loaded.config.data.get("pairs", {}).get("lowercase", False))
+        self.lowercase = loaded.reads_small_letters
 
     def _encoded(self, text: str, config: RecordConfig) -> list[int]:
         text = text.lower() if self.lowercase else text

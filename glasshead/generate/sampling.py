@@ -52,7 +52,8 @@ class SamplingConfig:
             ("top_k", self.top_k is None or self.top_k >= 1, "at least 1", "50"),
             ("top_p", 0 < self.top_p <= 1, "more than 0 and at most 1", "0.95"),
             ("min_p", 0 <= self.min_p <= 1, "between 0 and 1", "0.05"),
-            ("repetition_penalty", 0 < self.repetition_penalty < math.inf, "more than 0", "1.1"),
+            # Further out, logits divided by it are no numbers any more, or all are alike.
+            ("repetition_penalty", 0.1 <= self.repetition_penalty <= 10, "0.1 to 10", "1.1"),
         ):
             if not fits:
                 raise ConfigError(

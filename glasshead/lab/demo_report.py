@@ -9,9 +9,9 @@ from typing import Any
 from glasshead.lab.demo import Demo
 from glasshead.lab.demo_pictures import grid, matrix, strips
 from glasshead.lab.demo_sentence import Reading, Rendering
-from glasshead.lab.demo_style import STYLE
 from glasshead.lab.demo_tables import ROWS, commands, numbered, trained, truths, values
 from glasshead.lab.demo_words import TEXTS, Language
+from glasshead.lab.report_shell import shell
 
 __all__ = ["report"]
 
@@ -27,24 +27,7 @@ def report(demo: Demo, out: Path, lang: Language) -> str:
         *_truths(demo),
         *_next(out),
     ]
-    checked = {one: " checked" if one == lang else "" for one in TEXTS}
-    return f"""<!doctype html>
-<html lang="{lang}">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(TEXTS[lang]["title"])} · Glasshead</title>
-<style>{STYLE}</style>
-</head>
-<body>
-<input class="choice" type="radio" name="lang" id="show-zh"{checked["zh"]}>
-<input class="choice" type="radio" name="lang" id="show-en"{checked["en"]}>
-<main class="page">
-{chr(10).join(parts)}
-</main>
-</body>
-</html>
-"""
+    return shell(TEXTS[lang]["title"], parts, lang)
 
 
 def _both(name: str, tag: str = "span", kind: str = "", **values: Any) -> str:

@@ -69,7 +69,7 @@ _ENGLISH = {
     "(while it reads 它) and {writing:.0%} (while it writes the pronoun); the reader's in "
     "{share:.0%}. How much attention shows depends on what the task needs, not on being right.",
     "truth 3": "A reader that is trained for the German gender alone is as right, and its "
-    "attention shows the word less often.",
+    "attention shows the word less often: `glasshead claims 5` measures it.",
     "truth 4": "Hiding the word in the best head alone changes {cut_best:.1%} of the answers, in "
     "all heads {cut_all:.1%}, hiding another noun {cut_other:.1%}. One head is a window, not the "
     "mechanism: the others carry the word too.",
@@ -151,7 +151,8 @@ _CHINESE = {
     "truth 2": "译者只需要知道该写 er、sie 还是 es。它对了 {pronouns:.1%}；它最能看出指代的头，看得"
     "最多的名词正是所指的，读“它”时有 {reading:.0%}，写代词时有 {writing:.0%}，而读者有 "
     "{share:.0%}。注意力能看出多少，取决于任务需要什么，不取决于答得对不对。",
-    "truth 3": "只训练读者说出德语的性，它一样答得对，注意力却更少显出那个词。",
+    "truth 3": "只训练读者说出德语的性，它一样答得对，注意力却更少显出那个词：`glasshead claims 5` "
+    "可以测量。",
     "truth 4": "只在最好的头里遮住那个词，{cut_best:.1%} 的答案变了；在所有头里遮住，{cut_all:.1%}"
     "；改为遮住另一个名词，{cut_other:.1%}。一个头是一扇窗，不是全部机制：别的头也带着那个词。",
     "truth 5": "换个种子，最好的头可能是另一个。这个世界也很小：这里没有一条说明注意力能解释大模型"

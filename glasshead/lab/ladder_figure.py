@@ -117,8 +117,8 @@ def as_json(rows: Sequence[Summary], text: LadderText) -> dict[str, Any]:
     rungs = []
     for row in rows:
         rung = RUNGS[row.rung]
-        about = {"adds": ADDS["en"][row.rung - 1], "model": rung.model, "lr": rung.lr}
-        about |= {"batch_size": rung.batch_size}
+        adds = {"adds": ADDS["en"][row.rung - 1], "adds_zh": ADDS["zh"][row.rung - 1]}
+        about = {**adds, "model": rung.model, "lr": rung.lr, "batch_size": rung.batch_size}
         rungs.append({**asdict(row), **about})
     return {"text": text.about, "rungs": rungs}
 

@@ -7,34 +7,32 @@
     seen.cells(layer, head, level, ...)     cells of 2^level x 2^level weights: mean and max
     seen.statistics(layer)                  what was measured of its heads
     seen.save("x.glass"), open_glass(...)   one file, which opening does not read
+    seen.show()                             the page, in a notebook
 
 Nothing of size T x S is kept: each answer is computed from queries, keys and log-sum-exp.
 """
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from glasshead.errors import InputError, RecordingError
+from glasshead.observe.pooling import Cells, Overview, overview, pooled, summed
 from glasshead.observe.record import Layer, Record
-from glasshead.observe.statistics import HeadStatistics
+from glasshead.observe.showing import shown
+from glasshead.observe.statistics import HeadStatistics, cell_side
 
 __all__ = ["Atlas", "Cells", "Top", "open_glass"]
 
 MAX_CELLS = 2**26  # of one answer: 256 MB
 PAGE = 128  # cells, a side of what is computed and kept at a time
-STRIP = 2**22  # weights that are made at a time for coarse cells
-
-
-class Cells(NamedTuple):
-    mean: Tensor  # (rows, cols)
-    max: Tensor  # (rows, cols)
+OVERVIEWS = 16  # heads whose map is kept from afar, where it was not measured
 
 
 class Top(NamedTuple):
@@ -68,7 +66,10 @@ class Atlas:
         self.tokens, self.source_tokens = tokens, source_tokens
         self.about: dict[str, Any] = about or {}
         self._pages: OrderedDict[tuple[int, ...], Cells] = OrderedDict()
+        self._overviews: OrderedDict[tuple[int, ...], Overview] = OrderedDict()
         self._room = cache_bytes // (2 * 4 * PAGE**2)
+        # A server asks from several threads.
+        self._lock, self._making = Lock(), Lock()
 
     @property
     def layers(self) -> list[Layer]:
@@ -170,11 +171,13 @@ class Atlas:
         rows: slice | int = slice(None),
         cols: slice | int = slice(None),
         batch: int = 0,
+        hide_sink: bool = False,
     ) -> Cells:
         """The map from afar: each cell is the mean and the max of 2^level x 2^level weights.
 
         `rows` and `cols` count cells. At the border a cell is of what there is; what a mask hides
-        counts as 0. Computed when asked for; the last pages are kept.
+        counts as 0, and with `hide_sink` so does the first key. Computed when asked for; the last
+        pages are kept.
         """
         record = self.record(layer)
         B, H, T, S = record.shape
@@ -187,24 +190,54 @@ class Atlas:
         top = torch.empty_like(mean)
         for i in range(r.start // PAGE, -(-r.stop // PAGE)):
             for j in range(c.start // PAGE, -(-c.stop // PAGE)):
-                page = self._page(record, batch, head, level, i, j)
+                page = self._page(record, batch, head, level, i, j, hide_sink)
                 here, there = _overlap(r, i), _overlap(c, j)
                 mean[here[0], there[0]] = page.mean[here[1], there[1]]
                 top[here[0], there[0]] = page.max[here[1], there[1]]
         return Cells(mean, top)
 
-    def _page(self, record: Record, batch: int, head: int, level: int, i: int, j: int) -> Cells:
-        key = (record.layer.index, batch, head, level, i, j)
-        if key not in self._pages:
-            _, _, T, S = record.shape
-            side = PAGE << level
-            rows = slice(i * side, min((i + 1) * side, T))
-            cols = slice(j * side, min((j + 1) * side, S))
-            self._pages[key] = coarse(record, batch, head, rows, cols, 1 << level)
+    def _page(
+        self, record: Record, batch: int, head: int, level: int, i: int, j: int, hide_sink: bool
+    ) -> Cells:
+        key = (record.layer.index, batch, head, level, i, j, hide_sink)
+        with self._lock:
+            if key in self._pages:
+                self._pages.move_to_end(key)
+                return self._pages[key]
+        _, _, T, S = record.shape
+        side, one = PAGE << level, 1 << level
+        rows = slice(i * side, min((i + 1) * side, T))
+        cols = slice(j * side, min((j + 1) * side, S))
+        known = self._overview(record, batch, head, one)
+        if known is None:
+            page = summed(record, batch, head, rows, cols, (one, one), hide_sink)
+        else:
+            page = pooled(record, batch, head, rows, cols, one, known, hide_sink)
+        with self._lock:
+            self._pages[key] = page
             while len(self._pages) > max(1, self._room):
                 self._pages.popitem(last=False)
-        self._pages.move_to_end(key)
-        return self._pages[key]
+        return page
+
+    def _overview(self, record: Record, batch: int, head: int, side: int) -> Overview | None:
+        """What larger cells are made of; None where the weights themselves are as near."""
+        found = record.statistics
+        if found is not None:
+            if side % max(found.overview_cell):
+                return None
+            mean, top = found.overview_mean[batch, head], found.overview_max[batch, head]
+            return Overview(mean, top, found.overview_cell)
+        _, _, T, S = record.shape
+        cell = cell_side(T), cell_side(S)
+        if side % max(cell) or max(cell) == 1:
+            return None
+        key = (record.layer.index, batch, head)
+        with self._making:  # it takes long enough that others better wait for it
+            if key not in self._overviews:
+                self._overviews[key] = overview(record, batch, head, cell)
+                while len(self._overviews) > OVERVIEWS:
+                    self._overviews.popitem(last=False)
+            return self._overviews[key]
 
     def save(self, path: str | Path) -> None:
         """Write everything to one .glass file."""
@@ -212,61 +245,16 @@ class Atlas:
 
         write(self, Path(path))
 
+    def show(self, **how: Any) -> Any:
+        """The page's view of it, as a widget of a notebook: `seen.show(layer=1, head=3)`."""
+        return shown(self, **how)
+
 
 def open_glass(path: str | Path) -> Atlas:
     """The atlas in a .glass file. Its tensors stay in the file until they are looked at."""
     from glasshead.observe.glass import read
 
     return read(Path(path))
-
-
-def coarse(record: Record, batch: int, head: int, rows: slice, cols: slice, side: int) -> Cells:
-    """Mean and max of each side x side cell of a rectangle, whose corner is a cell's."""
-    known = record.statistics
-    if known is not None and side % max(known.overview_cell) == 0:
-        # The overview has these weights added up already.
-        high, wide = known.overview_cell
-        r = slice(rows.start // high, -(-rows.stop // high))
-        c = slice(cols.start // wide, -(-cols.stop // wide))
-        areas = _sizes(rows, high)[:, None] * _sizes(cols, wide)
-        total = _pooled(known.overview_mean[batch, head, r, c].cpu() * areas, side // high,
-                        side // wide, torch.sum)  # fmt: skip
-        top = _pooled(known.overview_max[batch, head, r, c].cpu(), side // high, side // wide,
-                      torch.amax)  # fmt: skip
-        return Cells(total / (_sizes(rows, side)[:, None] * _sizes(cols, side)), top)
-    n, m = len(_sizes(rows, side)), len(_sizes(cols, side))
-    total, top = torch.zeros(n, m), torch.zeros(n, m)
-    strip = max(1, STRIP // max(1, side * (cols.stop - cols.start)))  # rows of cells
-    for first in range(0, n, strip):
-        r = slice(rows.start + first * side, min(rows.start + (first + strip) * side, rows.stop))
-        reach = record.reach(r)
-        # Whole cells only, so that sums line up.
-        begin = max(0, reach.start - cols.start) // side
-        end = min(m, -(-max(0, reach.stop - cols.start) // side))
-        if begin >= end:
-            continue
-        c = slice(cols.start + begin * side, min(cols.start + end * side, cols.stop))
-        w = record.tile(batch, head, r, c).float()
-        here = slice(first, first + -(-w.shape[0] // side))
-        total[here, begin:end] = _pooled(w, side, side, torch.sum)
-        top[here, begin:end] = _pooled(w, side, side, torch.amax)
-    return Cells(total / (_sizes(rows, side)[:, None] * _sizes(cols, side)), top)
-
-
-def _pooled(x: Tensor, high: int, wide: int, how: Callable[..., Tensor]) -> Tensor:
-    """x in blocks of high x wide; what is missing at the border is 0."""
-    x = F.pad(x, (0, -x.shape[1] % wide, 0, -x.shape[0] % high))
-    return how(x.view(x.shape[0] // high, high, x.shape[1] // wide, wide), dim=(1, 3))
-
-
-def _sizes(part: slice, side: int) -> Tensor:
-    """How many positions each cell of a span holds: `side`, but for the last.
-
-    >>> _sizes(slice(8, 18), 4)
-    tensor([4, 4, 2])
-    """
-    starts = torch.arange(part.start, part.stop, side)
-    return (part.stop - starts).clamp(max=side)
 
 
 def _overlap(part: slice, page: int) -> tuple[slice, slice]:

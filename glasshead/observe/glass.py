@@ -186,19 +186,22 @@ def _tokens_in(tokens: Any) -> Any:
 
 
 def _atlas(header: Any, get: Callable[[str], Tensor]) -> Atlas:
-    known: dict[str, Tensor] = {}
+    taken: dict[str, Tensor] = {}
 
     def take(name: str | None) -> Tensor | None:
         if name is None:
             return None
-        if name not in known:
-            known[name] = get(name)
-        return known[name]
+        if name not in taken:
+            taken[name] = get(name)
+        return taken[name]
 
     layers = [
-        Layer(int(each["index"]), str(each["name"]), str(each["kind"]), each["part"])
+        Layer(int(each["index"]), str(each["name"]), each["kind"], each["part"])
         for each in header["layers"]
     ]
+    for layer in layers:
+        known = layer.kind in ("self", "cross") and layer.part in (None, "encoder", "decoder")
+        _need(known, f"layer {layer.index} is of no known kind or part")
     atlas = Atlas(
         layers,
         model=str(header["model"]),

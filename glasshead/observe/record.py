@@ -21,7 +21,10 @@ from glasshead.attention.scores import Scoring, scores
 from glasshead.errors import RecordingError
 from glasshead.observe.statistics import HeadStatistics, observe
 
-__all__ = ["Growing", "Layer", "Record", "Room", "Span", "masked_scores"]
+__all__ = [
+    "Growing", "Layer", "Record", "Room", "Span", "common", "masked_scores", "of_head", "of_one",
+    "shifted",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -142,31 +145,31 @@ class Record:
         k = k[batch : batch + 1, head // group : head // group + 1]
         out = torch.zeros(rows.stop - rows.start, cols.stop - cols.start, dtype=lse.dtype)
         for span in self.spans:
-            r = _common(rows, span.row, span.T)
-            c = _common(cols, span.key, span.S)
+            r = common(rows, span.row, span.T)
+            c = common(cols, span.key, span.S)
             if r.start >= r.stop or c.start >= c.stop:
                 continue
             s = masked_scores(
                 q[:, :, span.row : span.row + span.T],
                 k[:, :, span.key : span.key + span.S],
-                _of_one(span.mask, batch, head),
-                _of_head(span.scoring, batch, head),
-                _shifted(r, -span.row),
-                _shifted(c, -span.key),
+                of_one(span.mask, batch, head),
+                of_head(span.scoring, batch, head),
+                shifted(r, -span.row),
+                shifted(c, -span.key),
             )[0, 0]
             row_lse = lse[0, 0, r, None]
             # A row that may attend to nothing has lse -inf and weights 0.
             w = (s - row_lse).exp_().masked_fill_(row_lse == -math.inf, 0)
-            out[_shifted(r, -rows.start), _shifted(c, -cols.start)] = w
+            out[shifted(r, -rows.start), shifted(c, -cols.start)] = w
         return out
 
     def reach(self, rows: slice) -> slice:
         """The span of keys that some of these rows can see, by causality and window."""
         ends = []
         for span in self.spans:
-            r = _common(rows, span.row, span.T)
+            r = common(rows, span.row, span.T)
             if r.start < r.stop:
-                c = span.mask.cols_of(_shifted(r, -span.row), span.T, span.S)
+                c = span.mask.cols_of(shifted(r, -span.row), span.T, span.S)
                 ends.append((c.start + span.key, c.stop + span.key))
         if not ends:
             return slice(0, 0)
@@ -249,15 +252,16 @@ def _starts(whole: Tensor | None, part: Tensor | None) -> bool:
     return torch.equal(whole[:, : part.shape[1]], part)
 
 
-def _common(part: slice, start: int, size: int) -> slice:
+def common(part: slice, start: int, size: int) -> slice:
+    """What lies in both; it may end before it starts."""
     return slice(max(part.start, start), min(part.stop, start + size))
 
 
-def _shifted(part: slice, by: int) -> slice:
+def shifted(part: slice, by: int) -> slice:
     return slice(part.start + by, part.stop + by)
 
 
-def _of_one(mask: Mask, batch: int, head: int) -> Mask:
+def of_one(mask: Mask, batch: int, head: int) -> Mask:
     """The mask of one sequence and one head."""
     return replace(
         mask,
@@ -267,7 +271,8 @@ def _of_one(mask: Mask, batch: int, head: int) -> Mask:
     )
 
 
-def _of_head(scoring: Scoring, batch: int, head: int) -> Scoring:
+def of_head(scoring: Scoring, batch: int, head: int) -> Scoring:
+    """The scoring of one sequence and one head."""
     slopes, bias = scoring.slopes, scoring.bias
     return replace(
         scoring,

@@ -32,8 +32,9 @@ from glasshead.observe.reach import earlier_keys, first_keys, reach
 from glasshead.observe.sweep import Sums, Sweep, lag_starts
 from glasshead.observe.tiled import sums as sums_by_tiles
 
-__all__ = ["HeadStatistics", "observe"]
+__all__ = ["HeadStatistics", "cell_side", "observe"]
 
+OVERVIEW = 1024  # most cells on a side of the overview
 NEAR = 8  # positions: what `diagonality` calls near
 STRONGEST = 64  # `vertical` and `slash` look at the strongest 1/64 of columns and of lags
 
@@ -131,7 +132,7 @@ def observe(
     ids: Tensor | None = None,
     queries: Tensor | None = None,
     top_k: int = 8,
-    overview: int = 1024,
+    overview: int = OVERVIEW,
     engine: str = "auto",
     deterministic: bool = False,
 ) -> HeadStatistics:
@@ -169,7 +170,7 @@ def observe(
         first=first_keys(mask, B, T, S, q.device),
         earlier=None if ids is None else earlier_keys(ids, mask, T, S),
         top_k=min(top_k, max(S, 1)),
-        cell=(_cell(T, overview), _cell(S, overview)),
+        cell=(cell_side(T, overview), cell_side(S, overview)),
         starts=lag_starts(T, S, mask.causal, q.device),
         deterministic=deterministic,
     )
@@ -234,7 +235,7 @@ def _strongest(masses: Tensor, S: int) -> Tensor:
     return most / total.masked_fill(total == 0, 1)
 
 
-def _cell(n: int, overview: int) -> int:
+def cell_side(n: int, overview: int = OVERVIEW) -> int:
     """The smallest power of two that cuts n into at most `overview` cells."""
     return 1 << max(0, ceil(log2(max(n, 1) / overview)))
 

@@ -15,26 +15,27 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from glasshead.errors import InputError
 from glasshead.text.bpe import VISIBLE_BYTES, BPETokenizer, check_ids
 from glasshead.text.pieces import PieceTokenizer
-from glasshead.text.sentencepieces import marian_tokenizer, read_pieces
 from glasshead.text.tokenizer import (
     ByteTokenizer,
     CharTokenizer,
+    MarianTokenizer,
     Tokenizer,
     read_inner,
     tokenizer_from_json,
 )
 
-__all__ = ["as_hugging_face", "byte_level_bpe", "find_tokenizer", "wrapped"]
+__all__ = ["as_hugging_face", "byte_level_bpe", "find_tokenizer", "tokenizer_files", "wrapped"]
 
 _MOST = 64 << 20  # bytes of a file
 
 
 def find_tokenizer(folder: Path) -> Tokenizer:
-    """By tokenizer.json, or by the files of GPT-2, Marian or BERT."""
+    """By the files of Marian, by tokenizer.json, or by the files of GPT-2 or BERT."""
     ways: dict[tuple[str, ...], Callable[..., Tokenizer]] = {
+        # First: a tokenizer.json beside them could cut one language only.
+        ("source.spm", "target.spm", "vocab.json"): _from_marian,
         ("tokenizer.json",): _from_json,
         ("vocab.json", "merges.txt"): _from_merges,
-        ("source.spm", "vocab.json"): _from_marian,
         ("vocab.txt",): _from_words,
     }
     for names, way in ways.items():
@@ -87,6 +88,23 @@ def as_hugging_face(tokenizer: Tokenizer) -> str:
     return str(inner.to_str())
 
 
+def tokenizer_files(tokenizer: Tokenizer, *, lowercase: bool = False) -> dict[str, bytes]:
+    """What the transformers library reads a tokenizer from, by the files' names.
+
+    Args:
+        lowercase: whether texts are to be read in small letters.
+    """
+    if isinstance(tokenizer, MarianTokenizer):
+        return tokenizer.files
+    written = as_hugging_face(tokenizer)
+    if lowercase:
+        parts = json.loads(written)
+        before = [parts["normalizer"]] if parts.get("normalizer") else []
+        rules = {"type": "Sequence", "normalizers": [{"type": "Lowercase"}, *before]}
+        written = json.dumps({**parts, "normalizer": rules}, ensure_ascii=False)
+    return {"tokenizer.json": written.encode()}
+
+
 def wrapped(inner: tokenizers.Tokenizer, source: str) -> Tokenizer:
     """A tokenizer of the library as one of ours."""
     try:
@@ -118,17 +136,13 @@ def _from_merges(vocabulary: Path, merges: Path) -> Tokenizer:
         raise _damaged(merges, str(error)) from None
 
 
-def _from_marian(pieces: Path, vocabulary: Path) -> Tokenizer:
-    table = _json(vocabulary)
-    if not all(type(number) is int for number in table.values()):
-        raise _damaged(vocabulary, "an id is no number")
+def _from_marian(source: Path, target: Path, vocabulary: Path) -> Tokenizer:
     try:
-        found = read_pieces(_bytes(pieces), str(pieces))
-        return marian_tokenizer(found, table, str(vocabulary))
+        return MarianTokenizer(_bytes(source), _bytes(target), _json(vocabulary), str(vocabulary))
     except InputError:
         raise
     except Exception as error:  # the library raises no narrower class
-        raise _damaged(pieces, str(error)) from None
+        raise _damaged(source, str(error)) from None
 
 
 def _from_words(file: Path) -> Tokenizer:

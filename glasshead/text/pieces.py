@@ -63,7 +63,10 @@ class PieceTokenizer(Table):
         lengths = [len(character.encode()) for character in text]
         starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])  # of each character
         offsets = np.array(found.offsets, dtype=np.int64).reshape(-1, 2)
-        return Encoded(np.array(found.ids, dtype=np.int32), starts[offsets])
+        return Encoded(np.array(self._numbers(found), dtype=np.int32), starts[offsets])
+
+    def _numbers(self, found: tokenizers.Encoding) -> list[int]:
+        return list(found.ids)
 
     def decode(self, ids: Sequence[int] | NDArray[Any]) -> str:
         text = super().decode(ids)

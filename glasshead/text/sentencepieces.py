@@ -1,7 +1,9 @@
 """A sentencepiece model's file, read without its library: pieces, their scores, and what is done to
-the text before it is cut."""
+the text before it is cut; and Marian's tokenizer, which is made of two."""
 
+import json
 import struct
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +13,9 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 
 from glasshead.errors import InputError
 from glasshead.text.pieces import HIDDEN, PieceTokenizer
+from glasshead.text.table import Ids
 
-__all__ = ["Pieces", "marian_tokenizer", "read_pieces"]
+__all__ = ["MarianTokenizer", "Pieces", "read_pieces"]
 
 _UNIGRAM = 1
 _USED = (1, 4)  # normal pieces and those a user asked for; others stand for no text
@@ -55,28 +58,99 @@ def read_pieces(data: bytes, source: str) -> Pieces:
     return Pieces(scores, charsmap, one_space)
 
 
-def marian_tokenizer(pieces: Pieces, vocabulary: Mapping[str, int], source: str) -> PieceTokenizer:
-    """Cuts the source language; spells both, since both share one vocabulary."""
-    for name in ("</s>", "<unk>", "<pad>"):
-        if name not in vocabulary:
-            raise InputError(f"{source} lacks {name}", hint="the file is damaged; take it anew")
-    if sorted(vocabulary.values()) != list(range(len(vocabulary))):
+class _Side(PieceTokenizer):
+    """One language: its pieces decide where words are cut, the vocabulary what number each has."""
+
+    def __init__(self, pieces: Pieces, vocabulary: Mapping[str, int]) -> None:
+        marks = {"<pad>": "<pad>", "<unk>": "<unk>", "<bos>": "<pad>", "<eos>": "</s>"}
+        numbers = {name: vocabulary[token] for name, token in marks.items()}
+        self._unknown, specials = numbers["<unk>"], {*marks.values()}
+        self._number_of = {token: n for token, n in vocabulary.items() if token not in specials}
+        self._cut_into = {*self._number_of.values()}
+        super().__init__(_cutter(pieces, vocabulary), numbers)
+        # Behind the vocabulary come pieces without a number, which no text becomes.
+        self._table, self.byte_lengths = (
+            self._table[: len(vocabulary)],
+            self.byte_lengths[: len(vocabulary)],
+        )
+
+    def _numbers(self, found: tokenizers.Encoding) -> list[int]:
+        # What the pieces do not know may be a word of the other language.
+        return [
+            number if number in self._cut_into else self._number_of.get(token, self._unknown)
+            for number, token in zip(found.ids, found.tokens, strict=True)
+        ]
+
+
+class MarianTokenizer(_Side):
+    """Two sentencepiece models, of the source's language and of the target's, over one vocabulary.
+
+    It keeps what the files held, so that an export gives them back.
+    """
+
+    kind = "marian"
+
+    def __init__(
+        self, source: bytes, target: bytes, vocabulary: Mapping[str, int], name: str = "vocab.json"
+    ) -> None:
+        _check(vocabulary, name)
+        super().__init__(read_pieces(source, "source.spm"), vocabulary)
+        self._target = _Side(read_pieces(target, "target.spm"), vocabulary)
+        self._spm = {"source": source, "target": target}
+        self._vocabulary = dict(vocabulary)
+
+    def target_ids(self, text: str) -> Ids:
+        return self._target.encode_ids(text)
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """As the transformers library reads them."""
+        vocabulary = json.dumps(self._vocabulary, ensure_ascii=False, indent=2)
+        named = {f"{side}.spm": data for side, data in self._spm.items()}
+        return {**named, "vocab.json": vocabulary.encode()}
+
+    def to_json(self) -> str:
+        text = {side: b64encode(data).decode() for side, data in self._spm.items()}
+        return self._own_json(**text, vocabulary=self._vocabulary)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], name: str) -> "MarianTokenizer":
+        """The inverse of `to_json`, of a file that may have been damaged."""
+        try:
+            source, target = (b64decode(data[side], validate=True) for side in ("source", "target"))
+            return cls(source, target, dict(data["vocabulary"]), name)
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(
+                f"{name} is no tokenizer of two languages: {error!r}", hint="take it from a copy"
+            ) from None
+
+
+def _check(vocabulary: Mapping[str, int], name: str) -> None:
+    for token in ("</s>", "<unk>", "<pad>"):
+        if token not in vocabulary:
+            raise InputError(f"{name} lacks {token}", hint="the file is damaged; take it anew")
+    numbers = [*vocabulary.values()]
+    if not all(type(n) is int for n in numbers) or sorted(numbers) != list(range(len(numbers))):
         raise InputError(
-            f"{source}: its ids are not 0 to {len(vocabulary) - 1}",
+            f"{name}: its ids are not the numbers 0 to {len(numbers) - 1}",
             hint="the file is damaged; take it anew",
         )
+
+
+def _cutter(pieces: Pieces, vocabulary: Mapping[str, int]) -> tokenizers.Tokenizer:
     lowest = min(pieces.scores.values())
-    # Words of the target alone are hidden, so that no text of the source becomes one. But a single
-    # character that the source does not know may stand for itself.
+    # Words of the other language alone are hidden, so that no text is cut into them.
     entries = [
-        (token, pieces.scores.get(token, lowest - 10))
-        if token in pieces.scores or len(token) == 1
-        else (HIDDEN + token, lowest)
+        (token if token in pieces.scores else HIDDEN + token, pieces.scores.get(token, lowest))
         for token in sorted(vocabulary, key=lambda token: vocabulary[token])
     ]
     commands = [token for token in vocabulary if _is_command(token)]
     for name in commands:
         entries[vocabulary[name]] = (name, lowest)
+    # A piece without a number cuts all the same: it is unknown as a whole.
+    entries += [item for item in pieces.scores.items() if item[0] not in vocabulary]
     inner = tokenizers.Tokenizer(models.Unigram(entries, vocabulary["<unk>"], False))
     rules: list[Any] = [normalizers.Precompiled(pieces.charsmap)] if pieces.charsmap else []
     if pieces.one_space:
@@ -88,8 +162,7 @@ def marian_tokenizer(pieces: Pieces, vocabulary: Mapping[str, int], source: str)
     inner.post_processor = processors.TemplateProcessing(
         single="$A </s>", special_tokens=[("</s>", vocabulary["</s>"])]
     )
-    marks = {"<pad>": "<pad>", "<unk>": "<unk>", "<bos>": "<pad>", "<eos>": "</s>"}
-    return PieceTokenizer(inner, {name: vocabulary[token] for name, token in marks.items()})
+    return inner
 
 
 def _is_command(token: str) -> bool:

@@ -35,7 +35,7 @@ class Encoded:
 class Tokenizer(Protocol):
     """What the rest of the program may ask of a tokenizer."""
 
-    kind: ClassVar[str]  # char, byte, bpe, word or pieces
+    kind: ClassVar[str]  # char, byte, bpe, word, pieces or marian
     exact: ClassVar[bool]  # whether `decode` gives back every text
     specials: dict[str, int]  # name -> id
     byte_lengths: NDArray[np.int64]  # (vocab_size,): bytes of text behind each id
@@ -47,6 +47,7 @@ class Tokenizer(Protocol):
     def encode(self, text: str) -> Encoded: ...
     def encode_ids(self, text: str) -> Ids: ...
     def prompt_ids(self, text: str) -> list[int]: ...
+    def target_ids(self, text: str) -> Ids: ...
     def decode(self, ids: Sequence[int] | NDArray[Any]) -> str: ...
     def decode_bytes(self, ids: Sequence[int] | NDArray[Any]) -> bytes: ...
     def token_bytes(self, token: int) -> bytes: ...
@@ -91,6 +92,10 @@ class Table(ABC):
         """The ids of a whole text as its model is used to be given it."""
         before, behind = self.marks
         return [*before, *self.encode_ids(text).tolist(), *behind]
+
+    def target_ids(self, text: str) -> Ids:
+        """The ids of a translation; a tokenizer of two languages cuts its words by the second."""
+        return self.encode_ids(text)
 
     def decode(self, ids: Sequence[int] | NDArray[Any]) -> str:
         """The text; bytes that are not UTF-8 show as U+FFFD."""

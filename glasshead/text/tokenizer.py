@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from glasshead.errors import ConfigError, InputError, UnknownCharacterError, did_you_mean
 from glasshead.text.bpe import BPETokenizer, check_ids
 from glasshead.text.pieces import PieceTokenizer
+from glasshead.text.sentencepieces import MarianTokenizer
 from glasshead.text.table import (
     VERSION,
     Encoded,
@@ -37,6 +38,7 @@ __all__ = [
     "ByteTokenizer",
     "CharTokenizer",
     "Encoded",
+    "MarianTokenizer",
     "PieceTokenizer",
     "StreamDecoder",
     "Tokenizer",
@@ -140,6 +142,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     return tokenizer_from_json(text, str(path))
 
 
+_OWN = ("char", "byte", "word", "pieces", "marian")  # kinds that we write in a format of ours
 _DAMAGED = "the file may be damaged: take it from another checkpoint, or train again"
 
 
@@ -166,11 +169,12 @@ def _own(data: dict[str, Any], name: str) -> Tokenizer:
             f"{name} has format {version!r}; this program reads up to {VERSION}",
             hint="install a newer glasshead",
         )
-    if kind not in ("char", "byte", "word", "pieces"):
+    if kind not in _OWN:
         raise InputError(
-            f"{name} is a tokenizer of unknown kind {kind!r}",
-            hint=did_you_mean(str(kind), ["char", "byte", "word", "pieces"]),
+            f"{name} is a tokenizer of unknown kind {kind!r}", hint=did_you_mean(str(kind), _OWN)
         )
+    if kind == "marian":
+        return MarianTokenizer.from_json(data, name)
     specials = data.get("specials")
     if not isinstance(specials, dict) or not all(type(i) is int for i in specials.values()):
         raise InputError(f"{name}: 'specials' {specials!r} do not map names to ids", hint=_DAMAGED)

@@ -31,6 +31,8 @@ def pick_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise ConfigError(f"unknown device '{name}'", hint="cpu, cuda or cuda:1") from None
+    if device.type == "meta":  # torch's place for shapes without numbers
+        raise ConfigError(f"device '{name}' computes nothing", hint="cpu, cuda or cuda:1")
     n_gpus = torch.cuda.device_count()
     if device.type == "cuda" and (device.index or 0) >= n_gpus:
         raise ConfigError(

@@ -113,6 +113,22 @@ PRESETS = {
         {"label_smoothing": 0.1, "max_tokens": 1024, "eval_pairs": 200},
         "pairs",
     ),
+    "marian": Preset(
+        "pairs-tiny as a small Marian, which `glasshead export` takes to other programs",
+        {
+            "positions": "sinusoidal-split",
+            "norm_place": "post",
+            "feed_forward": "silu",
+            "head_bias": True,
+            "n_layers": 2,
+            "n_heads": 4,
+            "d_model": 128,
+            "max_len": 64,
+        },
+        {"steps": 1000, "ema": 0.99, "lr": 2e-3, "compile": "off"},
+        {"label_smoothing": 0.1, "max_tokens": 1024, "eval_pairs": 200},
+        "pairs",
+    ),
     # A narrow feed-forward and a tied head leave the finding of the word to attention: wider or
     # untied, the reader is as right, and attention shows less of how.
     "reader": Preset(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -126,7 +127,8 @@ class TranslationTask:
         most = min(self.model.config.max_len, self.config.max_tokens)
         kept = []
         for pair in pairs:
-            source, target = map(self.tokenizer.encode_ids, (pair.source, pair.target))
+            source = np.array(self.tokenizer.prompt_ids(pair.source), dtype=np.int32)
+            target = self.tokenizer.target_ids(pair.target)
             if max(len(source), len(target) + 1) <= most:
                 kept.append(Sentence(pair, source, target))
             else:

@@ -76,6 +76,15 @@ def test_an_empty_translation_has_no_rows():
     assert align(model, BYTES, [65, 32, 66], []).weights.shape == (2, 0, 2)
 
 
+def test_a_translation_as_long_as_the_model_can_write_is_aligned():
+    model = tiny(vocab_size=BYTES.vocab_size, pad=256, positions="learned", max_len=13)
+    source, target = list(b"ein Hund"), list(b"a dog; a dog!")
+    found = align(model, BYTES, source, target)
+    assert found.target == ["a", "dog", ";", "a", "dog", "!"]
+    shorter = align(model, BYTES, source, target[:-1])
+    torch.testing.assert_close(found.weights[:, :-1], shorter.weights)
+
+
 @pytest.mark.parametrize("layer", [-1, 2])
 def test_a_layer_that_is_not_there_is_named(layer):
     model = tiny(vocab_size=BYTES.vocab_size, pad=256)

@@ -171,6 +171,10 @@ def test_logits_that_are_not_finite_are_an_error(bad, config):
         ("min_p", -0.01),
         ("min_p", 1.01),
         ("repetition_penalty", 0.0),
+        ("repetition_penalty", 1e-38),
+        ("repetition_penalty", 0.09),
+        ("repetition_penalty", 10.1),
+        ("repetition_penalty", math.nan),
     ],
 )
 def test_a_setting_that_cannot_work_is_named_with_its_value(field, value):

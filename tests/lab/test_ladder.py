@@ -309,6 +309,7 @@ def test_the_json_holds_everything(text):
     first, last = data["rungs"]
     assert (first["rung"], first["parameters"], first["train"]) == (1, 1000, pytest.approx(4.905))
     assert last["model"]["d_model"] == 384
+    assert (last["adds"], last["adds_zh"]) == (ADDS["en"][10], ADDS["zh"][10])
     assert [run["seed"] for run in last["climbs"]] == [0, 1]
     assert last["climbs"][1]["curve"][-1] == {
         "step": 20,

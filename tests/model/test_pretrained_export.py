@@ -11,7 +11,6 @@ from glasshead.checkpoint import Run, RunConfig, export_model, load
 from glasshead.errors import CheckpointError, ConfigError, GlassheadError
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.pretrained import FAMILIES, family_for
-from glasshead.model.transformer import Transformer, TransformerConfig
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer, CharTokenizer
 from glasshead.text.words import WordTokenizer
 
@@ -126,12 +125,7 @@ def test_a_model_that_no_family_can_hold_is_refused_with_what_stands_in_the_way(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_translator_and_its_words_are_refused(tmp_path):
-    config = TransformerConfig(vocab_size=307, d_model=24, n_layers=1)
-    about = RunConfig("transformer", asdict(config), {}, {})
-    Run.create(tmp_path / "run", about, TOKENIZERS["char"], Transformer(config))
-    with pytest.raises(GlassheadError, match="transformer"):
-        export_model(tmp_path / "run", tmp_path / "out")
+def test_words_of_a_list_are_refused(tmp_path):
     run = make(tmp_path / "words", WordTokenizer(["a", "b"]), **FITTING["gpt2"][0])
     with pytest.raises(GlassheadError, match="word"):
         export_model(run, tmp_path / "out")

@@ -11,13 +11,16 @@ from glasshead.errors import InputError
 from glasshead.generate.beam import greedy
 from glasshead.generate.rows import Marks
 from glasshead.text.sentencepieces import read_pieces
+from glasshead.text.tokenizer import tokenizer_from_json
 
 hf = pytest.importorskip("transformers", reason="needs transformers")
 
 SOURCE = {"▁ein": -3.0, "▁Hund": -4.0, "▁": -2.5, "e": -5.0, "in": -4.5, "H": -6.0, "nd": -5.5,
           "u": -6.0, "n": -5.0, "d": -5.0, ".": -4.0, "r": -5.0, "en": -4.2, "t": -4.9}  # fmt: skip
-TARGET = ["▁a", "▁dog", "s", "▁runs", "x"]
-TOKENS = ["</s>", "<unk>", *SOURCE, *TARGET, ">>fra<<", "<pad>"]
+TARGET = {"▁a": -3.0, "▁dog": -4.0, "s": -4.5, "▁runs": -5.0, "x": -6.0, "▁": -3.5, ".": -4.0,
+          "▁lost": -5.0}  # fmt: skip
+# One piece of the target, ▁lost, has no number.
+TOKENS = ["</s>", "<unk>", *SOURCE, "▁a", "▁dog", "s", "▁runs", "x", ">>fra<<", "<pad>"]
 PAD = len(TOKENS) - 1
 
 
@@ -57,6 +60,7 @@ def theirs(request, tmp_path_factory):
         model.final_logits_bias.normal_()
     model.save_pretrained(path)
     (path / "source.spm").write_bytes(spm(SOURCE))
+    (path / "target.spm").write_bytes(spm(TARGET))
     (path / "vocab.json").write_text(json.dumps({t: n for n, t in enumerate(TOKENS)}))
     return model, path
 
@@ -115,32 +119,38 @@ def test_words_are_cut_where_they_are_most_probable(loaded):
     assert cut("x") == ["▁", "x", "</s>"]
 
 
+def test_a_target_is_cut_by_its_own_pieces(loaded):
+    def cut(text):
+        return [TOKENS[n] for n in loaded.tokenizer.target_ids(text)]
+
+    assert cut("a dogs runs.") == ["▁a", "▁dog", "s", "▁runs", "."]
+    assert cut("a lost dog") == ["▁a", "<unk>", "▁dog"]
+    assert cut("Hund") == ["▁", "<unk>"]  # no piece of the target, and unknown as a whole
+    assert cut("in") == ["▁", "in"]  # unknown to the pieces, but the vocabulary has it
+    assert loaded.tokenizer.vocab_size == len(TOKENS)
+
+
+def test_the_tokenizer_is_the_same_when_it_was_saved(loaded):
+    again = tokenizer_from_json(loaded.tokenizer.to_json())
+    assert again.to_json() == loaded.tokenizer.to_json()
+    assert again.kind == "marian"
+    for text in ("ein Hund.", "a lost dog", ">>fra<< ein"):
+        assert again.prompt_ids(text) == loaded.tokenizer.prompt_ids(text)
+        assert again.target_ids(text).tolist() == loaded.tokenizer.target_ids(text).tolist()
+
+
+@pytest.mark.parametrize(
+    "changes", [{"source": "!"}, {"target": None}, {"vocabulary": 7}, {"vocabulary": {"a": 0}}]
+)
+def test_a_damaged_tokenizer_of_a_run_is_refused(loaded, changes):
+    data = {**json.loads(loaded.tokenizer.to_json()), **changes}
+    with pytest.raises(InputError):
+        tokenizer_from_json(json.dumps(data))
+
+
 def test_a_translation_is_spelled_by_the_target(loaded):
     ids = [TOKENS.index(token) for token in ("▁a", "▁dog", "s", "▁runs", ".", "</s>")]
     assert loaded.tokenizer.decode(ids) == "a dogs runs."
-
-
-def test_words_are_cut_as_sentencepiece_cuts_them(tmp_path):
-    library = pytest.importorskip("sentencepiece", reason="needs sentencepiece")
-    lines = ["Ein Hund rennt.", "Zwei Hunde rennen durch den Schnee.", "Die Katze schläft (½)."]
-    model, text = tmp_path / "m", tmp_path / "text.txt"
-    text.write_text("\n".join(lines * 20))
-    library.SentencePieceTrainer.train(
-        input=str(text),
-        model_prefix=str(model),
-        vocab_size=60,
-        hard_vocab_limit=False,
-        minloglevel=2,
-    )
-    theirs = library.SentencePieceProcessor(model_file=f"{model}.model")
-    pieces = read_pieces((tmp_path / "m.model").read_bytes(), "m.model")
-    from glasshead.text.sentencepieces import marian_tokenizer
-
-    tokens = ["</s>", "<unk>", *pieces.scores, "<pad>"]
-    ours = marian_tokenizer(pieces, {t: n for n, t in enumerate(tokens)}, "vocab.json")
-    for line in [*lines, "Ein  Schnee\thund ", "ﬁn ①② Ｈund", "", "Katzen rennen den Hunden."]:
-        expected = [p if p in tokens else "<unk>" for p in theirs.encode(line, out_type=str)]
-        assert [tokens[n] for n in ours.encode_ids(line)] == expected
 
 
 @pytest.mark.parametrize("cut", [1, 5, 30, -3])
@@ -155,7 +165,7 @@ def test_a_damaged_sentencepiece_file_is_refused(cut):
     [
         ({"</s>": 0, "<unk>": 1}, "<pad>"),
         ({"</s>": 0, "<unk>": 1, "<pad>": 4_000_000_000}, "ids"),
-        ({"</s>": 0, "<unk>": 1, "<pad>": "2"}, "no number"),
+        ({"</s>": 0, "<unk>": 1, "<pad>": "2"}, "ids"),
     ],
 )
 def test_a_damaged_vocabulary_is_refused(theirs, tmp_path, vocabulary, named):

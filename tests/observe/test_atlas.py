@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -18,6 +19,7 @@ from glasshead.attention.scores import Scoring, observed
 from glasshead.errors import ConfigError, InputError, RecordingError
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.observe import atlas as atlas_module
+from glasshead.observe import pooling, statistics
 from glasshead.observe.atlas import Atlas, open_glass
 from glasshead.observe.record import Layer, Record, Span
 from glasshead.observe.recording import observing
@@ -31,7 +33,7 @@ def seen():
     return built()
 
 
-def built(**settings):
+def built(plain=False, **settings):
     torch.manual_seed(5)
     q, k = torch.randn(B, H, T, 5), torch.randn(B, 1, S, 5)
     keys = torch.ones(B, S).bool()
@@ -39,6 +41,8 @@ def built(**settings):
     bias = torch.randn(B, 1, T, S)
     early = Scoring(0.6, 2.0, torch.rand(H) / 8, bias[:, :, :29, :33])
     late = replace(early, bias=bias[:, :, 29:, 7:])
+    if plain:
+        early = late = Scoring(0.6)
     spans = [
         Span(0, 29, 0, 33, Mask(causal=True, keys=keys[:, :33]), early),
         Span(29, 14, 7, 40, Mask(causal=True, window=11), late),
@@ -56,6 +60,10 @@ def part(q, k, span):
 
 @pytest.fixture(scope="module")
 def whole(seen):
+    return all_weights(seen)
+
+
+def all_weights(seen):
     """All weights, from another implementation."""
     record = seen.records[4]
     out = torch.zeros(B, H, T, S)
@@ -92,28 +100,37 @@ def test_a_row_and_the_keys_it_looks_at_most(seen, whole):
     assert seen.top(4, 2, 31, k=999).keys.shape == (S,)
 
 
-@settings(max_examples=30)
+@settings(max_examples=60)
 @given(
     level=st.integers(0, 3),
     data=st.data(),
     page=st.sampled_from([1, 3, 8]),
-    strip=st.sampled_from([1, 100, 2**22]),
-    measured=st.booleans(),
+    block=st.sampled_from([1, 8, 100, 2**18]),
+    overview=st.sampled_from([None, 6, 1024]),
+    hide_sink=st.booleans(),
+    plain=st.booleans(),
 )
-def test_cells_are_mean_and_max_of_their_weights(whole, level, data, page, strip, measured):
+def test_cells_are_mean_and_max_of_their_weights(
+    level, data, page, block, overview, hide_sink, plain
+):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(atlas_module, "PAGE", page)
-        patch.setattr(atlas_module, "STRIP", strip)
-        seen = built()
+        patch.setattr(pooling, "BLOCK", block)
+        patch.setattr(pooling, "ROWS", 16)
+        seen = built(plain)
         level = min(level, seen.levels(4) - 1)
         side = 1 << level
-        if measured:  # then coarse cells come from the overview
+        if overview == 1024:  # then coarse cells come from what was measured
             seen.statistics(4)
+        elif overview is not None:  # or from an overview that is made for them
+            patch.setattr(atlas_module, "cell_side", lambda n: statistics.cell_side(n, overview))
         shape = -(-T // side), -(-S // side)
         rows, cols = data.draw(spans_of(shape[0])), data.draw(spans_of(shape[1]))
-        mean, most = seen.cells(4, 2, level, rows, cols, batch=1)
+        mean, most = seen.cells(4, 2, level, rows, cols, batch=1, hide_sink=hide_sink)
+        shown = all_weights(seen)[1, 2]
+        shown[:, : int(hide_sink)] = 0
         expected = [
-            [whole[1, 2, r : r + side, c : c + side] for c in range(0, S, side)]
+            [shown[r : r + side, c : c + side] for c in range(0, S, side)]
             for r in range(0, T, side)
         ]
         for found, how in ((mean, Tensor.mean), (most, Tensor.max)):
@@ -129,6 +146,17 @@ def test_the_last_level_fits_a_page_and_the_cache_stays_small(monkeypatch):
     assert seen.cells(4, 0, -1).mean.shape == (3, 3)
     seen.cells(4, 0, 0)
     assert len(seen._pages) == 3
+
+
+def test_many_threads_may_ask_at_once(monkeypatch):
+    monkeypatch.setattr(atlas_module, "PAGE", 4)
+    monkeypatch.setattr(atlas_module, "cell_side", lambda n: 2)
+    seen, alone = built(cache_bytes=2 * 2 * 4 * 16), built()
+    asked = [(head, level) for level in (0, 1, 2) for head in range(H)] * 3
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda one: seen.cells(4, *one), asked))
+    for one, cells in zip(asked, found, strict=True):
+        assert torch.equal(cells.max, alone.cells(4, *one).max)
 
 
 def test_cells_of_a_long_map_are_the_overview_that_was_measured():

@@ -335,6 +335,18 @@ def test_the_check_finds_what_is_not_the_attention_that_ran(what):
         check(layer, **given | wrong[what])
 
 
+def test_a_long_row_is_checked_as_exactly_as_a_short_one():
+    torch.manual_seed(0)
+    n = 200_003  # one sum of so many values in float32 is off by more than a kernel may be
+    q, k, v = torch.randn(1, 2, 1, 7), torch.randn(1, 2, n, 7), torch.randn(1, 2, n, 5) + 3
+    s = q.double() @ k.double().mT / 7**0.5
+    context, lse = (s.softmax(-1) @ v.double()).float(), s.logsumexp(-1).float()
+    layer = Layer(0, "here", "self")
+    check(layer, q, k, v, Mask(), Scoring(), context, lse)
+    with pytest.raises(RecordingError, match="cannot be recorded exactly"):
+        check(layer, q, k, v, Mask(), Scoring(), context + 3e-5, lse)
+
+
 @torch.no_grad()
 def test_large_recordings_lie_in_files_and_read_the_same(tmp_path):
     model, text = new_gpt(), ids(1, 29)

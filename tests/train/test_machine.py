@@ -52,7 +52,7 @@ def test_bf16_is_picked_on_a_cpu_whose_matrix_unit_works(
 
 
 def test_a_device_that_is_not_there_is_named():
-    for name in ("cuda:99", "abacus"):
+    for name in ("cuda:99", "abacus", "meta", "meta:0"):
         with pytest.raises(ConfigError, match=name) as caught:
             machine.pick_device(name)
         assert caught.value.hint

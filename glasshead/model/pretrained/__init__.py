@@ -25,6 +25,14 @@ FAMILIES: dict[str, Family[Any]] = {
 }
 
 
+# What gives a model that can be exported, for each kind that can.
+_FITTING = {
+    "gpt": "train one that fits: glasshead train TEXT --preset llama",
+    "transformer": "train one that fits: glasshead train --pairs SRC TGT --preset marian",
+    "encoder": "one that was imported from a BERT fits",
+}
+
+
 def family_of(config: Mapping[str, Any], source: str = "config.json") -> Family[Any]:
     """The family of a model by its config.json."""
     name = config.get("model_type")
@@ -53,5 +61,5 @@ def family_for(kind: str, config: Any, origin: str | None = None) -> HoldingFami
     obstacles = {name: family.obstacles(config) for name, family in fitting.items()}
     able = [name for name, found in obstacles.items() if not found]
     if not able:
-        raise refused(obstacles)
+        raise refused(obstacles, _FITTING[kind])
     return fitting[origin if origin in able else able[0]]

@@ -24,6 +24,7 @@ class Entry:
     rows: tuple[int, ...] = ()  # of each of theirs, where there are several
     transposed: bool = False  # theirs are (in, out)
     zero: bool = False  # of ours that lacks it, theirs is zero
+    beside: str = ""  # for `zero`: the matrix of ours whose bias it is, where names do not tell
     led: bool = False  # theirs have one more dimension in front, of one
 
     def shapes(self, ours: Sequence[int]) -> dict[str, tuple[int, ...]]:
@@ -186,10 +187,10 @@ def unlike(config: object, **needed: Any) -> list[str]:
     return found
 
 
-def refused(obstacles: Mapping[str, list[str]]) -> ConfigError:
+def refused(obstacles: Mapping[str, list[str]], hint: str) -> ConfigError:
     """That no family can hold a config, and which comes nearest."""
     nearest = min(obstacles, key=lambda name: len(obstacles[name]))
     return ConfigError(
         f"no family can hold this model; in the way of {nearest}: {', '.join(obstacles[nearest])}",
-        hint="train one that fits: glasshead train --preset llama",
+        hint=hint,
     )

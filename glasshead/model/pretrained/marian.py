@@ -1,18 +1,21 @@
 """Marian's translators, as OPUS-MT has them for a thousand pairs of languages.
 
-They are imported only: their library reads a translator's words with sentencepiece, from files
-that a run does not keep.
+They are the paper's: a norm after each layer, sinusoids (first all sines, then all cosines), one
+table of embeddings for both languages and the head. With `--preset marian`, so are ours.
 """
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from glasshead.errors import InputError
-from glasshead.model.pretrained.family import Entry, Family, Settings, qkv
+from glasshead.model.layers import ff_width
+from glasshead.model.pretrained.family import Entry, HoldingFamily, Settings, qkv, unlike
 from glasshead.model.transformer import TransformerConfig
 
 __all__ = ["Marian"]
 
+# The first of theirs for one of ours is the one that is written.
 _ACTIVATIONS = {
     "swish": "silu",
     "silu": "silu",
@@ -20,30 +23,32 @@ _ACTIVATIONS = {
     "gelu_new": "gelu-tanh",
     "relu": "relu",
 }
+# How all of them are, and what their library once had other ways for.
+_ALWAYS = {
+    "normalize_before": False,
+    "normalize_embedding": False,
+    "add_final_layer_norm": False,
+    "static_position_embeddings": True,
+    "share_encoder_decoder_embeddings": True,
+    "tie_word_embeddings": True,
+}
 
 
-class Marian(Family[TransformerConfig]):
+class Marian(HoldingFamily[TransformerConfig]):
     name = "marian"
     kind = "transformer"
+    architecture = "MarianMTModel"
     silent = re.compile(r"model\.(en|de)coder\.embed_positions\.weight")  # computed here
 
     def config(self, settings: Settings) -> TransformerConfig:
         s = settings
-        s.refuse(
-            normalize_before=False,
-            normalize_embedding=False,
-            add_final_layer_norm=False,
-            static_position_embeddings=True,
-            share_encoder_decoder_embeddings=True,
-            tie_word_embeddings=True,
-        )
+        s.refuse(**_ALWAYS)
         heads, width = s.whole("encoder_attention_heads", 16), s.whole("encoder_ffn_dim", 4096)
         vocab_size = s.whole("vocab_size", 58101)
         pad = s.values.get("pad_token_id", vocab_size - 1)
         for name, needed in (
             ("decoder_attention_heads", heads),
             ("decoder_ffn_dim", width),
-            ("decoder_start_token_id", pad),
             ("decoder_vocab_size", vocab_size),
         ):
             if s.values.get(name, needed) not in (needed, None):
@@ -53,7 +58,7 @@ class Marian(Family[TransformerConfig]):
                 )
         return TransformerConfig(
             vocab_size=vocab_size,
-            max_len=s.whole("max_position_embeddings", 512),
+            max_len=s.whole("max_position_embeddings", 1024),
             n_layers=s.whole("encoder_layers", 12),
             n_decoder_layers=s.whole("decoder_layers", 12),
             n_heads=heads,
@@ -66,14 +71,64 @@ class Marian(Family[TransformerConfig]):
             pad=pad if isinstance(pad, int) else 0,
             scaled=s.flag("scale_embedding", False),
             head_bias=True,
-            starts_with_pad=True,
+            starts_with_pad=s.values.get("decoder_start_token_id", pad) == pad,
+        )
+
+    def settings(self, config: TransformerConfig) -> dict[str, Any]:
+        c = config
+        word = {ours: theirs for theirs, ours in reversed(_ACTIVATIONS.items())}
+        halves = {
+            f"{side}_{name}": number
+            for side, n_layers in (("encoder", c.n_layers), ("decoder", _decoder_layers(c)))
+            for name, number in (
+                ("layers", n_layers),
+                ("attention_heads", c.n_heads),
+                ("ffn_dim", ff_width(c)),
+                ("layerdrop", 0.0),
+            )
+        }
+        return {
+            "is_encoder_decoder": True,
+            "vocab_size": c.vocab_size,
+            "decoder_vocab_size": c.vocab_size,
+            "d_model": c.d_model,
+            **halves,
+            "max_position_embeddings": c.max_len,
+            "activation_function": word[c.feed_forward],
+            "scale_embedding": c.scaled,
+            "dropout": c.dropout,
+            "attention_dropout": c.weight_dropout,
+            "activation_dropout": 0.0,
+            **_ALWAYS,
+        }
+
+    def obstacles(self, config: TransformerConfig) -> list[str]:
+        c = config
+        return unlike(
+            c,
+            positions=("sinusoidal-split",),
+            norm=("layer",),
+            norm_place=("post",),
+            norm_eps=(1e-5,),
+            feed_forward=sorted({*_ACTIVATIONS.values()}),
+            n_kv_heads=(None, c.n_heads),
+            d_head=(None, c.d_model // c.n_heads),
+            shared=(True,),
+            tied=(True,),
+            qk_norm=(False,),
+            softcap=(None,),
+            embed_norm=(False,),
+            n_segments=(0,),
         )
 
     def entries(self, config: TransformerConfig) -> Iterator[Entry]:
         yield Entry("encoder.embedding.table.weight", ("model.shared.weight",))
-        yield Entry("head.bias", ("final_logits_bias",), led=True)
-        decoder_layers = config.n_decoder_layers or config.n_layers
-        for side, n_layers in (("encoder", config.n_layers), ("decoder", decoder_layers)):
+        table = "encoder.embedding.table.weight"
+        yield Entry("head.bias", ("final_logits_bias",), zero=True, beside=table, led=True)
+        for side, n_layers in (
+            ("encoder", config.n_layers),
+            ("decoder", _decoder_layers(config)),
+        ):
             looks = {"attention": "self_attn"}
             if side == "decoder":
                 looks["cross"] = "encoder_attn"
@@ -82,7 +137,7 @@ class Marian(Family[TransformerConfig]):
                 for part in ("weight", "bias"):
                     for own, other in looks.items():
                         names = [f"{theirs}{other}.{x}_proj.{part}" for x in "qkv"]
-                        yield qkv(f"{ours}{own}.qkv.{part}", names, config)
+                        yield qkv(f"{ours}{own}.qkv.{part}", names, config, zero=part == "bias")
                     for own, other in (
                         *((f"{own}.out", f"{other}.out_proj") for own, other in looks.items()),
                         *(
@@ -93,8 +148,14 @@ class Marian(Family[TransformerConfig]):
                         ("feed_forward.down", "fc2"),
                         ("around_feed_forward.after", "final_layer_norm"),
                     ):
-                        yield Entry(f"{ours}{own}.{part}", (f"{theirs}{other}.{part}",))
+                        yield Entry(
+                            f"{ours}{own}.{part}", (f"{theirs}{other}.{part}",), zero=part == "bias"
+                        )
 
     def copies(self, config: TransformerConfig) -> dict[str, str]:
         names = ["lm_head", *(f"model.{side}.embed_tokens" for side in ("encoder", "decoder"))]
         return {f"{name}.weight": "model.shared.weight" for name in names}
+
+
+def _decoder_layers(config: TransformerConfig) -> int:
+    return config.n_decoder_layers or config.n_layers

@@ -1,6 +1,9 @@
-"""How the demo's page looks, by day and by night. Nothing is loaded from anywhere."""
+"""A report as one page, in two languages, by day and by night. Nothing is loaded from anywhere."""
 
-__all__ = ["STYLE"]
+from collections.abc import Sequence
+from html import escape
+
+__all__ = ["shell"]
 
 STYLE = """
 :root {
@@ -91,4 +94,26 @@ code, pre {
 footer { margin-top: 70px; padding-top: 18px; border-top: 1px solid var(--line); font-size: 14px; }
 @media (max-width: 640px) { .page { padding: 30px 16px 60px; } h1 { font-size: 34px; } }
 @media print { .switch { display: none; } figure { break-inside: avoid; } }
+"""
+
+
+def shell(title: str, parts: Sequence[str], lang: str, style: str = "") -> str:
+    """The whole page of these parts of HTML; `lang` is the language that it opens in."""
+    checked = {one: " checked" if one == lang else "" for one in ("zh", "en")}
+    return f"""<!doctype html>
+<html lang="{lang}">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(title)} · Glasshead</title>
+<style>{STYLE}{style}</style>
+</head>
+<body>
+<input class="choice" type="radio" name="lang" id="show-zh"{checked["zh"]}>
+<input class="choice" type="radio" name="lang" id="show-en"{checked["en"]}>
+<main class="page">
+{chr(10).join(parts)}
+</main>
+</body>
+</html>
 """

@@ -1,0 +1,257 @@
+"""`glasshead claims`: what the documents say of attention, measured."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glasshead.cli.steps import Language
+from glasshead.cli.terminal import console, language, progress_bar
+
+if TYPE_CHECKING:
+    from glasshead.lab.claims.running import Plan
+    from glasshead.lab.claims.store import Stored
+
+__all__ = ["claims"]
+
+_SAYS = {
+    "en": {
+        "head": ("", "claim", "verdict", "measured"),
+        "never": "not yet",
+        "stale": "{when}, {kind}, code has changed since",
+        "at": "{when}, {kind}",
+        True: "quick",
+        False: "full",
+        "kept": "measured {when}, {kind}",
+        "new": "{kind}, seeds {seeds}, {seconds:.0f} s",
+        "hint": "glasshead claims --quick measures all, coarsely; glasshead claims 3 only that one",
+    },
+    "zh": {
+        "head": ("", "论断", "结论", "测量于"),
+        "never": "尚未测量",
+        "stale": "{when}，{kind}，此后代码有改动",
+        "at": "{when}，{kind}",
+        True: "快速",
+        False: "完整",
+        "kept": "测量于 {when}，{kind}",
+        "new": "{kind}，种子 {seeds}，{seconds:.0f} 秒",
+        "hint": "glasshead claims --quick 粗测全部；glasshead claims 3 只测一条",
+    },
+}
+
+
+def claims(
+    which: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[N… | all | report]", help="Which to measure; none lists them."),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Coarser and faster; alone it measures all.")
+    ] = False,
+    seeds: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=2, help="Seeds of each [default: 3 when quick, else 5]"),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="How many side by side [default: as many as cores]"),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Measure anew what is stored already.")
+    ] = False,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where results are kept.")] = Path(
+        "runs/claims"
+    ),
+    page: Annotated[
+        Path | None,
+        typer.Option("-o", metavar="REPORT.html", help="report: the page [default: in --out]"),
+    ] = None,
+    docs: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="report: claims.md and its figures go there instead."),
+    ] = None,
+    ladder: Annotated[
+        Path, typer.Option(metavar="DIR", help="report: the ladder's results, if there are any.")
+    ] = Path("runs/ladder"),
+    lang: Annotated[
+        Language | None, typer.Option(help="Language of what is printed [default: the locale's]")
+    ] = None,
+) -> None:
+    """Measure what the documents claim of attention, and say what holds.
+
+    \b
+    Examples:
+      glasshead claims
+      glasshead claims --quick
+      glasshead claims 5 16
+      glasshead claims all --jobs 2
+      glasshead claims report -o report.html
+
+    Each claim has an experiment that can come out either way. Results are kept; a claim is
+    measured again when its code has changed.
+    """
+    from glasshead.errors import InputError
+    from glasshead.machine import settle_half_precision
+
+    settle_half_precision()  # before torch computes anything
+    words, spoken = which or [], lang.value if lang else language()
+    try:
+        if words == ["report"]:
+            _report(out, page, docs, ladder, spoken)
+            return
+        if not words and not quick:
+            _list(out, spoken)
+            return
+        from glasshead.lab.claims.running import Plan
+
+        plan = Plan(out, quick, seeds, jobs or _cores(), again)
+        _measure(_numbers(words), plan, spoken)
+    except OSError as error:
+        raise InputError(
+            f"cannot write to {error.filename or out}: {error.strerror}",
+            hint="choose another --out",
+        ) from None
+
+
+def _numbers(words: list[str]) -> list[int]:
+    from glasshead.errors import InputError
+    from glasshead.lab.claims import claim_modules
+
+    known = list(claim_modules())
+    if words in ([], ["all"]):
+        return known
+    for word in words:
+        if not (word.isascii() and word.isdigit() and int(word[:9]) in known):
+            raise InputError(
+                f"there is no claim '{word}'",
+                hint=f"numbers from {known[0]} to {known[-1]}, 'all', or 'report'",
+            )
+    return sorted({int(word) for word in words})
+
+
+def _cores() -> int:
+    own = getattr(os, "sched_getaffinity", None)
+    return len(own(0)) if own else os.cpu_count() or 1
+
+
+def _list(out: Path, lang: str) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from glasshead.lab.claims import claim_modules, load_claim
+    from glasshead.lab.claims.claim import VERDICTS
+    from glasshead.lab.claims.store import read
+
+    says: dict[Any, Any] = _SAYS[lang]
+    table = Table(box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
+    for at, name in enumerate(says["head"]):
+        table.add_column(Text(name), justify="right" if at == 0 else "left", overflow="fold")
+    for number in claim_modules():
+        stored, verdict, when = read(out, number), "", says["never"]
+        if stored is not None:
+            verdict = VERDICTS[stored.finding.verdict][lang]
+            form = says["at" if stored.is_current else "stale"]
+            when = form.format(when=stored.when, kind=says[stored.quick])
+        table.add_row(str(number), Text(load_claim(number).title[lang]), Text(verdict), Text(when))
+    console().print(table)
+    print(says["hint"], file=sys.stderr)
+
+
+def _measure(numbers: list[int], plan: "Plan", lang: str) -> None:
+    from glasshead.lab.claims.running import run
+
+    terminal = console()
+    with _Progress(numbers, plan) as progress:
+        for stored, is_new in run(numbers, plan, progress.told):
+            progress.finished(stored.number)
+            with progress.aside():
+                _print(stored, is_new, lang, terminal)
+
+
+def _print(stored: "Stored", is_new: bool, lang: str, terminal: Any) -> None:
+    from rich.text import Text
+
+    from glasshead.lab.claims import load_claim
+    from glasshead.lab.claims.claim import VERDICTS, Verdict
+
+    colors = {
+        Verdict.HOLDS: "green",
+        Verdict.HOLDS_WHEN: "yellow",
+        Verdict.FAILS: "red",
+        Verdict.UNCLEAR: "magenta",
+    }
+    says: dict[Any, Any] = _SAYS[lang]
+    finding, seeds = stored.finding, len(stored.seeds)
+    about = {"when": stored.when, "kind": says[stored.quick], "seeds": seeds}
+    note = says["new" if is_new else "kept"].format(**about, seconds=stored.seconds)
+    head = Text.assemble(
+        (f"{stored.number:>2}  {load_claim(stored.number).title[lang]}: ", "bold"),
+        (VERDICTS[finding.verdict][lang], f"bold {colors[finding.verdict]}"),
+        (f"  ({note})", "dim"),
+    )
+    terminal.print(head)
+    terminal.print(Text(finding.words[lang]))
+    terminal.print()
+
+
+def _report(out: Path, page: Path | None, docs: Path | None, ladder: Path, lang: str) -> None:
+    from glasshead.lab.claims.report import gather, write_docs, write_page
+
+    found = gather(out, ladder)
+    if docs is not None:
+        written = write_docs(found, docs)
+    else:
+        path = page or out / "report.html"
+        write_page(found, path, lang)
+        written = [path]
+    print("\n".join(map(str, written)))
+
+
+class _Progress:
+    """A bar over everything on a terminal; otherwise a line when a claim begins."""
+
+    def __init__(self, numbers: list[int], plan: "Plan") -> None:
+        from glasshead.lab.claims.running import expected_seconds
+
+        self._expected = {number: expected_seconds(number, plan) for number in numbers}
+        self._done = dict.fromkeys(numbers, 0.0)
+        self._doing: dict[int, str] = {}
+        self._on_terminal = sys.stderr.isatty()
+        self._bar = progress_bar()
+        self._task = self._bar.add_task("", total=sum(self._expected.values()))
+
+    def __enter__(self) -> "_Progress":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+
+    def told(self, number: int, done: float, what: str) -> None:
+        if not self._on_terminal and number not in self._doing:
+            print(f"claim {number} ...", file=sys.stderr, flush=True)
+        self._doing[number], self._done[number] = what, done
+        self._show()
+
+    def finished(self, number: int) -> None:
+        self._done[number] = 1.0
+        self._doing.pop(number, None)
+        self._show()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """While this lasts the bar is out of the way of what is printed."""
+        self._bar.stop()
+        yield
+        sys.stdout.flush()
+        self._bar.start()
+
+    def _show(self) -> None:
+        doing = "; ".join(f"{number}: {what}" for number, what in self._doing.items())
+        done = sum(self._expected[number] * part for number, part in self._done.items())
+        self._bar.update(self._task, completed=done, description=doing)

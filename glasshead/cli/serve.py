@@ -1,0 +1,98 @@
+"""`glasshead serve`: the page and the API, on real models."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from glasshead.cli.flags import with_flags
+from glasshead.cli.terminal import Device
+
+__all__ = ["serve"]
+
+KEY = "GLASSHEAD_API_KEY"
+
+
+@with_flags(Server=("serve/config.py", "ServeConfig"))
+def serve(
+    what: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN|FOLDER|FILE.glass",
+            help="A trained run, a folder of runs and transformers models, or what `atlas` wrote.",
+        ),
+    ],
+    open_: Annotated[
+        bool | None,
+        typer.Option(
+            "--open/--no-open", help="Open the page in a browser [default: where there is one]"
+        ),
+    ] = None,
+    device: Device = "auto",
+    **flags: Any,
+) -> None:
+    """Serve models as a page to look into them, and as an API that other programs know.
+
+    \b
+    Examples:
+      glasshead serve runs/demo
+      glasshead serve book.glass --port 8123 --no-open
+      GLASSHEAD_API_KEY=... glasshead serve runs --host 0.0.0.0
+
+    The address goes to stdout; what happens, to stderr, one JSON object a line. Ctrl-C, or SIGTERM,
+    lets requests that run finish, for --grace seconds at most. /v1 is what OpenAI's clients
+    speak, /metrics what Prometheus reads.
+    """
+    from glasshead.errors import InputError
+    from glasshead.machine import settle_half_precision
+
+    settle_half_precision()  # before torch computes anything
+    try:
+        import fastapi  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            f"serving needs {error.name}, which is not installed",
+            hint='pip install "glasshead[serve]"',
+        ) from None
+    from glasshead.serve import listening, logs
+    from glasshead.serve.app import create_app
+    from glasshead.serve.config import ServeConfig
+    from glasshead.serve.library import Library
+    from glasshead.train.machine import pick_device
+
+    given = {name: value for name, value in flags.items() if value is not None}
+    if os.environ.get(KEY):
+        given.setdefault("api_key", os.environ[KEY])
+    config = ServeConfig(**given)
+    library = Library(what, pick_device(device), config.models_loaded)
+    with listening.listen(config) as (sock, config):
+        app = create_app(library, config)
+        logs.configure()
+        url = listening.address(config)
+        print(url, flush=True)
+        if _has_browser() if open_ is None else open_:
+            _show(f"{url}?key={config.api_key}" if config.api_key else url)
+        ended = listening.run(app, sock, config)
+    if not ended:
+        # Its client was told, and Python would wait for the thread.
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def _has_browser() -> bool:
+    """Whether somebody sits before a screen."""
+    if not sys.stdout.isatty() or os.environ.get("SSH_CONNECTION"):
+        return False
+    windows = sys.platform in ("darwin", "win32")
+    return windows or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+
+
+def _show(url: str) -> None:
+    import threading
+    import webbrowser
+
+    # The socket listens already: a browser that is quicker than the server waits in it.
+    threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()

@@ -1,0 +1,211 @@
+"""The translators that claim 11 looks into: some may look only at words in about the same place."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from glasshead.lab.claims.claim import SEARCH_SEEDS
+from glasshead.lab.claims.readers import FACTORS, best_factor, usual_with
+from glasshead.lab.looking import crossings, looking
+from glasshead.model.transformer import Transformer, TransformerConfig
+from glasshead.observe.intervention import Call, Change, intervening
+from glasshead.observe.layers import find
+from glasshead.text.pairs import Pair
+from glasshead.text.table import Ids
+from glasshead.text.tinyworld import Story, World
+from glasshead.text.tinyworld.tokens import pieces, world_tokenizer
+from glasshead.text.tokenizer import WordTokenizer
+from glasshead.train.loop import Trainer
+from glasshead.train.parallel import PairConfig, Parallel
+from glasshead.train.presets import find_preset
+from glasshead.train.progress import Now, Watch
+from glasshead.train.translation import TranslationTask
+
+__all__ = [
+    "FACTORS",
+    "Langs",
+    "Reach",
+    "Settings",
+    "Written",
+    "fresh",
+    "told",
+    "trained",
+    "within",
+    "written",
+]
+
+Langs = tuple[str, str]  # from, to
+
+STORIES, HELD = 8000, 64
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How many places from its own a word may look; None: anywhere."""
+
+    cross: int | None = None  # from a word that is written to the words of the source
+    encoder: int | None = None  # from a word of the source to the others
+
+
+@dataclass(frozen=True)
+class Settings:
+    steps: int
+    search_steps: int
+    max_tokens: int = 768  # of a batch
+
+
+class _Band(Change):
+    def __init__(self, reach: int) -> None:
+        self.reach = reach
+
+    def hidden(self, call: Call) -> Tensor:
+        places = torch.arange(call.T, device=call.device)[:, None]
+        return (torch.arange(call.S, device=call.device) - places).abs() > self.reach  # (T, S)
+
+
+@contextmanager
+def within(model: Transformer, reach: Reach) -> Iterator[None]:
+    """Inside the `with`, attention reaches no farther."""
+    found = find(model, partly=False)
+    changes: dict[int, Change] = {}
+    for layer, _ in found:
+        far = reach.cross if layer.kind == "cross" else None
+        far = reach.encoder if layer.part == "encoder" else far
+        if far is not None:
+            changes[layer.index] = _Band(far)
+    with intervening(found, changes):
+        yield
+
+
+class _Remembering(WordTokenizer):
+    """Every training encodes all stories; here each is cut into words only once."""
+
+    def __init__(self, words: WordTokenizer) -> None:
+        super().__init__(words.words, tuple(words.specials))
+        self._seen: dict[str, Ids] = {}
+
+    def encode_ids(self, text: str) -> Ids:
+        if text not in self._seen:
+            self._seen[text] = super().encode_ids(text)
+        return self._seen[text]
+
+
+@cache
+def told(langs: Langs) -> tuple[WordTokenizer, Parallel]:
+    (source, target), stories = langs, World().stories("train")
+    parts = (
+        [
+            Pair(story.text(source), story.text(target), n)
+            for n, story in enumerate(islice(stories, k), 1)
+        ]
+        for k in (STORIES, HELD)
+    )
+    return _Remembering(world_tokenizer(*langs)), Parallel(*parts)
+
+
+def fresh(langs: Langs, seed: int) -> Transformer:
+    """One layer each, so that what one layer of cross-attention sees is all that is seen."""
+    words, preset = told(langs)[0], find_preset("translator", "world")
+    torch.manual_seed(seed)
+    shape = {**preset.model, "n_layers": 1, "pad": words.specials["<pad>"]}
+    return Transformer(TransformerConfig(words.vocab_size, **shape)).eval()
+
+
+class _Telling(Watch):
+    def __init__(self, tell: Callable[[], object]) -> None:
+        self.tell = tell
+
+    def stepped(self, now: Now) -> None:
+        self.tell()
+
+
+def trained(
+    langs: Langs,
+    reach: Reach,
+    seeds: Sequence[int],
+    settings: Settings,
+    tell: Callable[[], object] = lambda: None,
+) -> tuple[list[Transformer], float]:
+    """One for each seed, with the learning rate that was best; `tell` is called at every step."""
+
+    def score(factor: float) -> float:
+        steps = settings.search_steps
+        return _train(langs, reach, SEARCH_SEEDS[0], settings, steps, factor, tell)[1]
+
+    factor = best_factor(score) if settings.search_steps else 1.0
+    return [_once(langs, reach, seed, settings, factor, tell) for seed in seeds], factor
+
+
+_MODELS: dict[tuple[Langs, Reach, int, Settings, float], Transformer] = {}
+
+
+def _once(
+    langs: Langs,
+    reach: Reach,
+    seed: int,
+    settings: Settings,
+    factor: float,
+    tell: Callable[[], object],
+) -> Transformer:
+    key = (langs, reach, seed, settings, factor)
+    if key not in _MODELS:
+        _MODELS[key] = _train(langs, reach, seed, settings, settings.steps, factor, tell)[0]
+    return _MODELS[key]
+
+
+def _train(
+    langs: Langs,
+    reach: Reach,
+    seed: int,
+    settings: Settings,
+    steps: int,
+    factor: float,
+    tell: Callable[[], object],
+) -> tuple[Transformer, float]:
+    """The model, and its loss on stories that it was not trained on."""
+    words, parts = told(langs)
+    model = fresh(langs, seed)
+    pairs = PairConfig(max_tokens=settings.max_tokens, eval_pairs=HELD)
+    task = TranslationTask(model, words, parts, pairs, seed=seed)
+    config = usual_with(steps, seed, factor)
+    with within(model, reach):
+        if Trainer(task, config, watch=_Telling(tell)).train().signal:
+            raise KeyboardInterrupt
+        model.eval()
+        with torch.no_grad():
+            return model, task.evaluate()["val_loss"]
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """What happens while the true translations are written, word by word."""
+
+    right: list[Tensor]  # for each story (T,): whether the model would have written this word
+    maps: list[Tensor]  # (L, H, T, S) what each word looked at in the source
+
+
+@torch.no_grad()
+def written(model: Transformer, reach: Reach, langs: Langs, stories: Sequence[Story]) -> Written:
+    words, pad = told(langs)[0], model.config.pad
+    source, target = (
+        [words.ids_of(pieces(story.tokens[lang], lang)) for story in stories] for lang in langs
+    )
+    bos = words.specials["<bos>"]
+    with within(model, reach), looking(crossings(model.decoder)) as seen:
+        logits = model(_padded(source, pad), _padded([[bos, *ids] for ids in target], pad))
+    said, maps = logits.argmax(-1), torch.stack(list(seen), 1)  # (N, T), (N, L, H, T, S)
+    right, kept = [], []
+    for n, (read, ids) in enumerate(zip(source, target, strict=True)):
+        right.append(said[n, : len(ids)] == torch.tensor(ids))
+        kept.append(maps[n, :, :, : len(ids), : len(read)])
+    return Written(right, kept)
+
+
+def _padded(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
+    width = max(map(len, rows))
+    return torch.tensor([[*row, *[pad] * (width - len(row))] for row in rows])

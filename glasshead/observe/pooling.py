@@ -1,0 +1,193 @@
+"""The map from afar: cells of many weights, each their mean and their max.
+
+A few rows at a few keys are weighed at a time, so few that they stay in the cache, and added up
+before the next are. What was measured of a long text holds small cells already; larger ones are
+made of those.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from glasshead.observe.band import hidden
+from glasshead.observe.record import Record, Span, common, of_head, of_one, shifted
+from glasshead.observe.sweep import HIDDEN
+
+__all__ = ["Cells", "Overview", "overview", "pooled", "summed"]
+
+BLOCK = 2**18  # weights that are made at a time: 1 MB
+ROWS = 256  # of these, at most
+
+
+class Cells(NamedTuple):
+    mean: Tensor  # (rows, cols)
+    max: Tensor  # (rows, cols)
+
+
+class Overview(NamedTuple):
+    """A head's whole map in cells of a size that is kept."""
+
+    mean: Tensor  # (R, C)
+    max: Tensor  # (R, C)
+    cell: tuple[int, int]  # rows and columns of a cell, powers of two
+
+
+def overview(record: Record, batch: int, head: int, cell: tuple[int, int]) -> Overview:
+    """What measuring would keep of one head, for a record that was not measured."""
+    _, _, T, S = record.shape
+    return Overview(*summed(record, batch, head, slice(0, T), slice(0, S), cell), cell)
+
+
+def pooled(
+    record: Record, batch: int, head: int, rows: slice, cols: slice, side: int,
+    known: Overview, hide_sink: bool,
+) -> Cells:  # fmt: skip
+    """Cells of side x side weights, made of the smaller ones of an overview."""
+    high, wide = known.cell
+    r = slice(rows.start // high, -(-rows.stop // high))
+    c = slice(cols.start // wide, -(-cols.stop // wide))
+    mean, top = known.mean[r, c].cpu(), known.max[r, c].cpu()
+    if hide_sink and cols.start == 0 < cols.stop:
+        # The first column of cells is made anew, without the first key.
+        first = slice(0, min(wide, cols.stop))
+        anew = summed(record, batch, head, rows, first, known.cell, hide_sink=True)
+        mean, top = mean.clone(), top.clone()
+        mean[:, :1], top[:, :1] = anew
+    total = mean * (sizes(rows, high)[:, None] * sizes(cols, wide))
+    total = _blocks(total, side // high, side // wide, torch.sum)
+    most = _blocks(top, side // high, side // wide, torch.amax)
+    return Cells(total / (sizes(rows, side)[:, None] * sizes(cols, side)), most)
+
+
+def summed(
+    record: Record, batch: int, head: int, rows: slice, cols: slice, cell: tuple[int, int],
+    hide_sink: bool = False,
+) -> Cells:  # fmt: skip
+    """Cells of a rectangle whose corner is a cell's, from the weights themselves.
+
+    Sides of cells are powers of two. With `hide_sink` the first key counts as if it was masked.
+    """
+    tall, wide = cell
+    areas = sizes(rows, tall)[:, None] * sizes(cols, wide)
+    total, most = torch.zeros(areas.shape), torch.zeros(areas.shape)
+    for span in record.spans:
+        r = common(rows, span.row, span.T)
+        if r.start >= r.stop:
+            continue
+        reach = span.mask.cols_of(shifted(r, -span.row), span.T, span.S)
+        c = common(cols, reach.start + span.key, reach.stop - reach.start)
+        weights = _Weights(record, span, batch, head, r, c)
+        for some in _bands(r, tall):
+            for part, w in weights.of(some, c):
+                if hide_sink and part.start == 0:
+                    w[:, 0] = 0
+                stack = w.unflatten(0, (-1, min(tall, len(w))))  # (cells, tall, m)
+                here, there = _cells(some, rows, tall), _cells(part, cols, wide)
+                total[here, there] += _runs(stack.sum(1), part.start % wide, wide).sum(-1)
+                cells = most[here, there]
+                run = _runs(stack.amax(1), part.start % wide, wide)
+                torch.maximum(cells, run.amax(-1).to(cells.dtype), out=cells)
+    return Cells(total / areas, most)
+
+
+class _Weights:
+    """The weights of one head in a rectangle of one span, block by block.
+
+    With plain scores the row's lse goes into the product, as one dim more: q · k - lse.
+    """
+
+    def __init__(
+        self, record: Record, span: Span, batch: int, head: int, rows: slice, cols: slice
+    ) -> None:
+        q, k, lse = record.tensors()
+        self.span, self.mask = span, of_one(span.mask, batch, head)
+        self.scoring = of_head(span.scoring, batch, head)
+        self.rows, self.cols = rows, cols
+        dtype = torch.promote_types(q.dtype, torch.float32)
+        own = lse[batch, head, rows].to(dtype)
+        # A row that may attend to nothing has lse -inf and weights 0.
+        self.minus = (-own).masked_fill_(own == -torch.inf, HIDDEN)[:, None]  # (n, 1)
+        group = q.shape[1] // k.shape[1]
+        self.q = q[batch, head, rows].to(dtype) * self.scoring.scale_for(q.shape[-1])
+        self.k = k[batch, head // group, cols].to(dtype)
+        if self.scoring.is_plain:
+            self.q = torch.cat([self.q, self.minus], 1)  # (n, D + 1)
+            self.k = F.pad(self.k, (0, 1), value=1.0)  # (m, D + 1)
+        self.buffer = torch.empty(BLOCK, dtype=dtype)
+
+    def of(self, rows: slice, cols: slice) -> Iterator[tuple[slice, Tensor]]:
+        """Blocks of these rows: which keys, and their weights, good until the next one."""
+        n, span = rows.stop - rows.start, self.span
+        step = 1 << max(1, BLOCK // n).bit_length() - 1
+        reach = span.mask.cols_of(shifted(rows, -span.row), span.T, span.S)
+        cols = common(cols, reach.start + span.key, reach.stop - reach.start)
+        start = cols.start
+        while start < cols.stop:
+            part = slice(start, min(start - start % step + step, cols.stop))
+            yield part, self._block(rows, part, n, part.stop - start)
+            start = part.stop
+
+    def _block(self, rows: slice, cols: slice, n: int, m: int) -> Tensor:
+        span, scoring = self.span, self.scoring
+        q, k = self.q[shifted(rows, -self.rows.start)], self.k[shifted(cols, -self.cols.start)]
+        w = torch.mm(q, k.T, out=self.buffer[: n * m].view(n, m))
+        at, to = shifted(rows, -span.row), shifted(cols, -span.key)
+        if not scoring.is_plain:
+            if scoring.softcap is not None:
+                w.div_(scoring.softcap).tanh_().mul_(scoring.softcap)
+            added = scoring.added(span.T, span.S, at, to)
+            if added is not None:
+                w.add_(added.reshape(added.shape[-2:]))
+            w.add_(self.minus[shifted(rows, -self.rows.start)])
+        for part, hides in hidden(self.mask, span.T, span.S, at, to, w.device):
+            w[:, part].masked_fill_(hides.reshape(hides.shape[-2:]), HIDDEN)
+        return w.exp_()
+
+
+def _cells(part: slice, whole: slice, side: int) -> slice:
+    """In which cells of the whole a part lies."""
+    start, stop = part.start - whole.start, part.stop - whole.start
+    return slice(start // side, -(-stop // side))
+
+
+def _bands(rows: slice, tall: int) -> Iterator[slice]:
+    """Rows in parts that are whole cells each, or lie in one.
+
+    >>> [(band.start, band.stop) for band in _bands(slice(3, 300), 4)]
+    [(3, 4), (4, 260), (260, 300)]
+    """
+    most = min(ROWS, BLOCK)
+    start = rows.start
+    while start < rows.stop:
+        into, left = start % tall, rows.stop - start
+        if into or left < tall or most < tall:
+            size = min(tall - into, left, most)
+        else:
+            size = min(most, left) // tall * tall
+        yield slice(start, start + size)
+        start += size
+
+
+def _runs(x: Tensor, into: int, wide: int) -> Tensor:
+    """Columns by cell, of which the first has begun before: (n, m) -> (n, cells, wide)."""
+    x = F.pad(x, (into, -(into + x.shape[1]) % wide)) if into or x.shape[1] % wide else x
+    return x.unflatten(1, (-1, wide))
+
+
+def _blocks(x: Tensor, high: int, wide: int, how: Callable[..., Tensor]) -> Tensor:
+    """x in blocks of high x wide; what is missing at the border is 0."""
+    x = F.pad(x, (0, -x.shape[1] % wide, 0, -x.shape[0] % high))
+    return how(x.view(x.shape[0] // high, high, x.shape[1] // wide, wide), dim=(1, 3))
+
+
+def sizes(part: slice, side: int) -> Tensor:
+    """How many positions each cell of a span holds: `side`, but for the last.
+
+    >>> sizes(slice(8, 18), 4)
+    tensor([4, 4, 2])
+    """
+    starts = torch.arange(part.start, part.stop, side)
+    return (part.stop - starts).clamp(max=side)

@@ -1,0 +1,160 @@
+"""The server: what is served, within which limits, and the routes of all its parts."""
+
+import mimetypes
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import FileResponse, PlainTextResponse
+from fastapi.staticfiles import StaticFiles
+from pydantic import BaseModel
+
+from glasshead import __version__
+from glasshead.serve import (
+    looking,
+    mapping,
+    openai,
+    running,
+    saved,
+    stepping,
+    translating,
+    writing,
+)
+from glasshead.serve.config import ServeConfig
+from glasshead.serve.engine import Engine
+from glasshead.serve.guard import Guard
+from glasshead.serve.library import Library
+from glasshead.serve.logs import Logged
+from glasshead.serve.metrics import CONTENT_TYPE, Metrics
+from glasshead.serve.replies import ERRORS, handle_errors
+from glasshead.serve.seen import SeenStore
+from glasshead.serve.work import Workers
+
+__all__ = ["create_app"]
+
+WEB = Path(str(resources.files("glasshead.serve") / "web"))
+# Not by the machine's table, which may call scripts plain text.
+mimetypes.add_type("text/javascript", ".js")
+mimetypes.add_type("text/css", ".css")
+
+router = APIRouter()
+
+# One line a part.
+ROUTERS = [
+    router,
+    mapping.router,
+    stepping.router,
+    looking.router,
+    writing.router,
+    translating.router,
+    running.router,
+    saved.router,
+    openai.router,
+]
+
+
+def create_app(library: Library, config: ServeConfig) -> FastAPI:
+    """The app, its parts in `app.state`: library, config, seen, work, engine, metrics."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        app.state.engine.close()
+        app.state.work.close()
+
+    app = FastAPI(
+        title="Glasshead",
+        version=__version__,
+        docs_url=None,  # their pages fetch scripts from elsewhere
+        redoc_url=None,
+        lifespan=lifespan,
+        responses=ERRORS,
+    )
+    state = app.state
+    state.library, state.config = library, config
+    state.seen = SeenStore(config.seen_count, config.seen_bytes)
+    state.work = Workers(config.running, config.waiting)
+    state.engine = Engine(config.batch, config.waiting)
+    state.metrics = _metrics(app)
+    handle_errors(app)
+    for part in ROUTERS:
+        app.include_router(part)
+    app.mount("/web", StaticFiles(directory=WEB), name="web")
+    # The last added is the first that a request meets.
+    app.add_middleware(Guard, config=config)
+    app.add_middleware(Logged, metrics=state.metrics)
+    return app
+
+
+def _metrics(app: FastAPI) -> Metrics:
+    metrics, state = Metrics(), app.state
+    asked = {
+        "running": ("Requests that compute.", lambda: state.work.running + state.engine.running),
+        "waiting": ("Requests that wait.", lambda: state.work.waiting + state.engine.waiting),
+        "seen": ("Recorded texts in memory.", lambda: len(state.seen)),
+        "seen_bytes": ("Bytes of recorded texts in memory.", lambda: state.seen.bytes),
+        "models_loaded": ("Models in memory.", lambda: state.library.loaded),
+    }
+    for name, (about, read) in asked.items():
+        metrics.ask("gauge", f"glasshead_{name}", about, read)
+    metrics.ask(
+        "counter",
+        "glasshead_tokens_generated_total",
+        "Tokens that were generated.",
+        lambda: state.engine.tokens,
+    )
+    return metrics
+
+
+class Model(BaseModel):
+    """An entry of the library."""
+
+    id: str
+    name: str
+    kind: str
+    reason: str
+    n_layers: int | None
+    n_heads: int | None
+    max_len: int | None
+    vocab_size: int | None
+    can: list[str]
+
+
+class Models(BaseModel):
+    models: list[Model]
+    version: str
+    limits: dict[str, int]
+
+
+@router.get("/api/models")
+def models(request: Request) -> Models:
+    """All that is served, and how much one may ask of it."""
+    library: Library = request.app.state.library
+    config: ServeConfig = request.app.state.config
+    limits = ("max_body", "max_text", "max_tokens")
+    return Models(
+        models=[Model.model_validate(asdict(entry)) for entry in library.list()],
+        version=__version__,
+        limits={name: getattr(config, name) for name in limits},
+    )
+
+
+@router.get("/healthz")
+async def healthz() -> dict[str, str]:
+    """That the server is there."""
+    return {"status": "ok", "version": __version__}
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+async def metrics(request: Request) -> Any:
+    """What the server did, for Prometheus."""
+    return PlainTextResponse(request.app.state.metrics.text(), media_type=CONTENT_TYPE)
+
+
+@router.get("/", include_in_schema=False)
+async def page() -> FileResponse:
+    return FileResponse(WEB / "index.html", media_type="text/html; charset=utf-8")

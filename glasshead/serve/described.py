@@ -1,0 +1,161 @@
+"""What a folder or a .glass file holds, told from its JSON and the headers of its safetensors."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from glasshead.checkpoint import KINDS, Run
+from glasshead.checkpoint.source import is_foreign
+from glasshead.checkpoint.weights import SafetensorsFolder, read_json
+from glasshead.errors import ConfigError, GlassheadError, InputError, did_you_mean
+from glasshead.model.pretrained import FAMILIES, Settings, family_of
+from glasshead.observe.glass import VERSION
+
+__all__ = ["Entry", "describe"]
+
+WORDS = {"transformer": "translator"}  # what people call our kinds of models
+CAN: dict[str, tuple[str, ...]] = {
+    "gpt": ("atlas", "look", "steps", "write"),
+    "translator": ("atlas", "look", "steps", "translate"),
+    "reader": ("atlas", "look", "steps"),
+    "encoder": ("atlas", "look", "steps"),
+    "transformers": ("atlas", "look"),
+    "glass": ("atlas",),
+    "broken": (),
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One thing that is served."""
+
+    id: str  # where it lies, from the served folder on
+    name: str
+    kind: str  # gpt, translator, reader, encoder, transformers, glass, broken
+    reason: str = ""  # why it is broken, or only to be looked at
+    n_layers: int | None = None
+    n_heads: int | None = None
+    max_len: int | None = None
+    vocab_size: int | None = None
+    can: tuple[str, ...] = ()  # look, write, translate, steps, atlas, chat
+
+    def broken(self, reason: str) -> "Entry":
+        return replace(self, kind="broken", reason=reason, can=CAN["broken"])
+
+
+def describe(name: str, path: Path) -> Entry:
+    """What lies there; an entry of kind broken if it cannot be what it seems."""
+    entry = Entry(name, name.rpartition("/")[2], "broken")
+    try:
+        if path.suffix == ".glass":
+            found = _of_glass(entry, path)
+        elif is_foreign(path):
+            found = _of_transformers(entry, path)
+        else:
+            found = _of_run(entry, path)
+    except GlassheadError as error:
+        return entry.broken(str(error))
+    return replace(found, can=(*CAN[found.kind], *found.can))
+
+
+def _of_run(entry: Entry, path: Path) -> Entry:
+    run = Run.open(path)
+    config, kind = run.config, run.config.kind
+    if kind not in KINDS:
+        raise InputError(f"unknown kind of model '{kind}'", hint=did_you_mean(kind, KINDS))
+    try:
+        KINDS[kind][0](**config.model)
+    except (TypeError, ArithmeticError) as error:
+        raise InputError(f"config.json does not describe a {kind}: {error}") from None
+    _check_any([path / "model.safetensors", *run.state_files])
+    run.tokenizer()
+    chats = isinstance(config.data.get("imported"), dict) and kind == "gpt"
+    template = config.data["imported"].get("chat_template") if chats else None
+    return replace(
+        entry, kind=WORDS.get(kind, kind), can=("chat",) if template else (), **_sizes(config.model)
+    )
+
+
+def _of_transformers(entry: Entry, path: Path) -> Entry:
+    """As ours where we know the family; else only to be looked at, by their own library."""
+    config = read_json(path / "config.json")
+    SafetensorsFolder(path)
+    where = "config.json"
+    try:
+        family = family_of(config, where)
+        ours = family.config(Settings(config, where))
+    except (ConfigError, InputError) as error:
+        known = config.get("model_type") in FAMILIES
+        said = f"only to be looked at: {error}" if known else ""
+        return replace(entry, kind="transformers", reason=said, **_their_sizes(config))
+    chats = family.kind == "gpt" and _has_template(path)
+    return replace(
+        entry,
+        kind=WORDS.get(family.kind, family.kind),
+        can=("chat",) if chats else (),
+        **_sizes(vars(ours)),
+    )
+
+
+def _of_glass(entry: Entry, path: Path) -> Entry:
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = file.metadata() or {}
+        if about.get("glass") != str(VERSION):
+            raise InputError("not a .glass file of a version that this program knows")
+        header = json.loads(about["header"])
+        shapes = [layer["record"]["shape"] for layer in header["layers"] if layer["record"]]
+        longest = max((max(T, S) for _, _, T, S in shapes), default=0)
+        heads = max((H for _, H, _, _ in shapes), default=0)
+    except (SafetensorError, OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        if isinstance(error, GlassheadError):
+            raise
+        raise InputError(f"damaged, or no .glass file ({type(error).__name__})") from None
+    return replace(
+        entry, kind="glass", n_layers=len(header["layers"]), n_heads=heads, max_len=longest
+    )
+
+
+def _check_any(files: list[Path]) -> None:
+    """One of these must be whole: safetensors says in its header how long it is."""
+    wrong = ""
+    for file in files:
+        try:
+            with safe_open(file, framework="pt"):
+                return
+        except (SafetensorError, OSError) as error:
+            missing = isinstance(error, FileNotFoundError)
+            wrong = wrong or f"{file.name} is {'missing' if missing else f'damaged: {error}'}"
+    raise InputError(wrong)
+
+
+def _has_template(path: Path) -> bool:
+    if (path / "chat_template.jinja").is_file():
+        return True
+    about = path / "tokenizer_config.json"
+    return about.is_file() and isinstance(read_json(about).get("chat_template"), str)
+
+
+def _sizes(config: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("n_layers", "n_heads", "max_len", "vocab_size")
+    return {name: _count(config.get(name)) for name in names}
+
+
+def _their_sizes(config: Mapping[str, Any]) -> dict[str, Any]:
+    def first(*names: str) -> int | None:
+        return next((n for name in names if (n := _count(config.get(name))) is not None), None)
+
+    return {
+        "n_layers": first("num_hidden_layers", "n_layer", "num_layers", "encoder_layers"),
+        "n_heads": first("num_attention_heads", "n_head", "num_heads", "encoder_attention_heads"),
+        "max_len": first("max_position_embeddings", "n_positions"),
+        "vocab_size": first("vocab_size"),
+    }
+
+
+def _count(value: object) -> int | None:
+    return value if type(value) is int and 0 <= value < 2**53 else None

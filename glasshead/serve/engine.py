@@ -1,0 +1,113 @@
+"""Answers to many at once: each model has a thread that continues all its texts together.
+
+    async for token in engine.stream(served, Ask(ids, max_tokens=100)):
+        print(token.text, end="")
+
+So many texts are in a batch; those beyond wait their turn, first come first served, and when too
+many wait, `stream` raises BusyError. A text whose stream is let go of leaves at the next step.
+"""
+
+import threading
+
+from glasshead.errors import BusyError
+from glasshead.generate.decode import check_max_tokens, check_prompts
+from glasshead.serve.library import Served
+from glasshead.serve.spoken import Spoken, Token
+from glasshead.serve.writer import Ask, Job, Writer, writing
+
+__all__ = ["Ask", "Engine", "Stream", "Token"]
+
+
+class Stream:
+    """The tokens of one answer as they are made; the last tells how it ended.
+
+    Letting go of it, by `close` or by forgetting it, takes the text out of the batch.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._over = job, False
+
+    def __aiter__(self) -> "Stream":
+        return self
+
+    async def __anext__(self) -> Token:
+        if self._over:
+            raise StopAsyncIteration
+        try:
+            found = await self._job.queue.get()
+        except BaseException:
+            self.close()
+            raise
+        self._over = isinstance(found, Exception) or found.finish is not None
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def close(self) -> None:
+        self._job.gone = self._over = True
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class Engine:
+    """The threads of all models that write.
+
+    Args:
+        batch: how many texts a model continues together.
+        waiting: how many may wait before each model.
+    """
+
+    def __init__(self, batch: int = 16, waiting: int = 64) -> None:
+        self.batch, self.room = batch, waiting
+        self._tokens = 0  # of threads that have ended
+        self._writers: dict[Served, Writer] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @property
+    def running(self) -> int:
+        """Texts that are being continued."""
+        return sum(len(writer.jobs) for writer in list(self._writers.values()))
+
+    @property
+    def waiting(self) -> int:
+        return sum(len(writer.line) for writer in list(self._writers.values()))
+
+    @property
+    def tokens(self) -> int:
+        """Made so far."""
+        return self._tokens + sum(writer.tokens for writer in list(self._writers.values()))
+
+    def stream(self, served: Served, ask: Ask) -> Stream:
+        """The tokens of an answer. What is wrong with the request is raised here, at once."""
+        model, tokenizer = writing(served)
+        check_max_tokens(ask.max_tokens)
+        check_prompts([list(ask.ids)], model.config.vocab_size)
+        job = Job(ask, Spoken(tokenizer, ask.stop))
+        with self._lock:
+            writer = self._writers.get(served)
+            if writer is None or not writer.put(job):
+                if self._closed:
+                    raise BusyError("the server is shutting down", hint="try again in a moment")
+                writer = Writer(served, self.batch, self.room, self._ended)
+                writer.put(job)
+                writer.start()
+                self._writers[served] = writer
+        return Stream(job)
+
+    def _ended(self, writer: Writer) -> None:
+        with self._lock:
+            self._tokens += writer.tokens
+            if self._writers.get(writer.served) is writer:
+                del self._writers[writer.served]
+
+    def close(self) -> None:
+        """End all threads; texts that are not done get an error."""
+        with self._lock:
+            self._closed = True
+            writers = list(self._writers.values())
+        for writer in writers:
+            writer.close()
+        for writer in writers:
+            writer.join(5)

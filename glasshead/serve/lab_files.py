@@ -1,0 +1,98 @@
+"""What the lab left in a served folder: the ladder's losses, the verdicts on claims.
+
+The lab wrote these files, and anybody may have changed them since: what is not as it should be is
+told, and nothing more is passed on than the page shows.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field, ValidationError
+
+from glasshead.errors import CheckpointError
+from glasshead.serve.run_files import parsed
+
+__all__ = ["read_claim", "read_ladder"]
+
+
+class Point(BaseModel):
+    step: int
+    train: float | None
+    val: float | None
+
+
+class Climb(BaseModel):
+    seed: int
+    steps: int
+    curve: list[Point] = Field(max_length=10_000)
+
+
+class Rung(BaseModel):
+    rung: int
+    adds: str = ""
+    adds_zh: str = ""
+    parameters: int
+    train: float | None  # None where it diverged
+    train_sd: float | None = None
+    val: float | None
+    val_sd: float | None = None
+    tokens_per_s: float | None = None
+    climbs: list[Climb] = Field(max_length=1000)
+
+
+class About(BaseModel):
+    name: str = ""
+    characters: int = 0
+    vocabulary: int = 0
+
+
+class Ladder(BaseModel):
+    text: About
+    rungs: list[Rung] = Field(max_length=100)
+
+
+def read_ladder(file: Path) -> dict[str, Any]:
+    try:
+        ladder = Ladder.model_validate(parsed(file))
+    except (OSError, ValueError) as error:  # pydantic's are ValueErrors too
+        raise CheckpointError(
+            f"{file.parent.name}/{file.name} is no ladder: {_reason(error)}",
+            hint="climb it again: glasshead ladder",
+        ) from None
+    ladder.text.name = Path(ladder.text.name).name  # not where it lies on this machine
+    return ladder.model_dump()
+
+
+class Words(BaseModel):
+    en: str = ""
+    zh: str = ""
+
+
+class Finding(BaseModel):
+    verdict: str
+    words: Words = Words()
+
+
+class Claim(BaseModel):
+    title: Words = Words()
+    claim: Words = Words()
+    finding: Finding
+    quick: bool = False
+    seeds: list[int] = []
+    seconds: float | None = None
+
+
+def read_claim(number: int, file: Path) -> dict[str, Any]:
+    """A stored claim; one that cannot be read is told with the reason."""
+    try:
+        found = Claim.model_validate(parsed(file))
+    except (OSError, ValueError) as error:
+        return {"number": number, "reason": _reason(error)}
+    return {"number": number, "reason": "", **found.model_dump()}
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(map(str, first['loc'])) or 'it'}: {first['msg']}"
+    return str(getattr(error, "strerror", None) or error)

@@ -1,0 +1,132 @@
+"""One JSON object a line on stderr: what happened, never what users wrote.
+
+Requests are logged by their route ("/api/seen/{seen}/cells"), errors by their type and where they
+arose: paths, queries and messages can hold a user's text.
+"""
+
+import json
+import logging
+import secrets
+import sys
+import threading
+import time
+import traceback
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from glasshead.serve.metrics import Metrics
+from glasshead.serve.work import Gone
+
+__all__ = ["LOG", "Logged", "configure"]
+
+LOG = logging.getLogger("glasshead.serve")
+
+
+def configure(level: int = logging.INFO) -> None:
+    """Send all that this process has to say to stderr, as lines of JSON."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Lines())
+    logging.captureWarnings(True)
+    threading.excepthook = _in_thread
+    for name in ("glasshead", "uvicorn", "asyncio", "py.warnings"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(level)
+
+
+class Lines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line: dict[str, Any] = {"time": time, "level": record.levelname.lower()}
+        if record.name == LOG.name:
+            line["event"] = record.msg
+        else:
+            # Only its first line: asyncio goes on with what a task was about.
+            message = record.getMessage().partition("\n")[0]
+            line |= {"event": record.name, "message": message}
+        line |= getattr(record, "about", {})
+        if record.exc_info and record.exc_info[1] is not None:
+            line |= _arose(record.exc_info[1])
+        return json.dumps(line, ensure_ascii=False)
+
+
+def _in_thread(args: threading.ExceptHookArgs) -> None:
+    LOG.error("thread", exc_info=args.exc_value)
+
+
+def _arose(error: BaseException) -> dict[str, Any]:
+    frames = traceback.extract_tb(error.__traceback__)
+    where = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+    return {"error": type(error).__name__, "where": where[-12:]}
+
+
+class Logged:
+    """ASGI: counts and logs every request, and answers 500 where nothing else did."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self.app, self.metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, number, sent, size = time.monotonic(), secrets.token_hex(6), 0, 0
+
+        async def told(message: Message) -> None:
+            nonlocal sent, size
+            if message["type"] == "http.response.start":
+                sent = message["status"]
+                MutableHeaders(scope=message)["x-request-id"] = number
+            size += len(message.get("body", b""))
+            await send(message)
+
+        error: Exception | None = None
+        try:
+            await self.app(scope, receive, told)
+        except (Gone, ClientDisconnect):
+            sent = sent or 499  # nobody is there to read it
+        except Exception as arisen:
+            error = arisen
+            if not sent:
+                await JSONResponse(_sorry(number), 500)(scope, receive, told)
+        finally:
+            # Where nothing was answered, the task was cancelled: the client or the server ended.
+            self._note(scope, number, sent or 499, size, time.monotonic() - began, error)
+
+    def _note(
+        self,
+        scope: Scope,
+        number: str,
+        status: int,
+        size: int,
+        seconds: float,
+        error: Exception | None,
+    ) -> None:
+        route = getattr(scope.get("route"), "path", "unknown")
+        method = scope["method"] if scope["method"] in METHODS else "OTHER"
+        self.metrics.requests.add(route=route, method=method, status=str(status))
+        self.metrics.seconds.add(seconds, route)
+        about = {"id": number, "method": method, "route": route, "status": status}
+        about |= {"ms": round(1000 * seconds, 1), "bytes": size}
+        level = logging.ERROR if error is not None else logging.INFO
+        LOG.log(level, "request", exc_info=error, extra={"about": about})
+
+
+METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+
+
+def _sorry(number: str) -> dict[str, Any]:
+    return {
+        "error": {
+            "message": "something went wrong in the server",
+            "hint": f"its log says more about request {number}",
+            "type": "server_error",
+            "param": None,
+            "code": None,
+        }
+    }

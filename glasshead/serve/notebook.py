@@ -1,0 +1,150 @@
+"""The page in a notebook: `seen.show()`.
+
+A widget holds the page in a frame that has no rights but to run its own script. What the page asks
+goes to the widget, and from there to this kernel, where the server's own routes answer it from the
+atlas: tiles, rows and words are computed when they are looked at.
+"""
+
+import asyncio
+import threading
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import traitlets
+from starlette.types import ASGIApp, Message
+
+from glasshead.errors import GlassheadError, NotFoundError
+from glasshead.observe.atlas import Atlas
+from glasshead.observe.view import View
+from glasshead.serve.app import create_app
+from glasshead.serve.config import ServeConfig
+from glasshead.serve.described import Entry
+from glasshead.serve.library import Library, Served
+from glasshead.serve.looking import MOST
+from glasshead.serve.saved import parts, quoted
+
+__all__ = ["AtlasWidget", "show"]
+
+Answer = tuple[int, dict[str, str], bytes]
+
+
+def show(seen: Atlas, *, height: int = 760, **state: Any) -> "AtlasWidget":
+    """The page on an atlas, as what a cell gives.
+
+    What else is said is where the page begins, as in its address: view, layer, head, query, lang,
+    theme, ...
+    """
+    return AtlasWidget(seen, height, {name: str(value) for name, value in state.items()})
+
+
+class AtlasWidget(anywidget.AnyWidget):
+    _esm = resources.files("glasshead.serve").joinpath("notebook.js").read_text("utf-8")
+    html = traitlets.Unicode().tag(sync=True)
+    height = traitlets.Int().tag(sync=True)
+
+    def __init__(self, seen: Atlas, height: int, state: dict[str, str]) -> None:
+        library = OneAtlas(seen)
+        before, after = parts()
+        can = library.entry.can
+        short = (library.entry.max_len or 0) <= MOST
+        begin = {"view": "look" if short and "look" in can else "atlas", **state}
+        brought = {"kind": "notebook", "views": list(can), "state": begin}
+        super().__init__(html=before + quoted(brought) + after, height=height)
+        self._desk = Desk(create_app(library, ServeConfig()))
+        self.on_msg(self._asked)
+
+    def _asked(self, _: Any, asked: dict[str, Any], buffers: list[bytes]) -> None:
+        status, headers, body = self._desk.ask(asked["method"], asked["path"], asked["body"])
+        told = {name: asked[name] for name in ("frame", "glasshead")}
+        self.send({**told, "status": status, "headers": headers}, [body])
+
+
+class OneAtlas(Library):
+    """A library of one atlas that is in memory."""
+
+    def __init__(self, seen: Atlas) -> None:
+        shapes = [seen.shape(layer) for layer in seen.records]
+        name = str(seen.about.get("name") or seen.model or "atlas")
+        self.entry = Entry(
+            "atlas", Path(name).name, "glass",
+            n_layers=len(shapes),
+            n_heads=max((H for _, H, _, _ in shapes), default=0),
+            max_len=max((max(T, S) for _, _, T, S in shapes), default=0),
+            can=("look", "atlas") if _has_words(seen) else ("atlas",),
+        )  # fmt: skip
+        self._served = Served(self.entry, "", atlas=seen)
+
+    def list(self) -> "list[Entry]":
+        return [self.entry]
+
+    def find(self, name: str) -> Entry:
+        return self.open(name).entry
+
+    def open(self, name: str) -> Served:
+        if name != self.entry.id:
+            raise NotFoundError(f"there is no '{name[:200]}' here", hint="there is one atlas")
+        return self._served
+
+    def path(self, name: str) -> Path:
+        raise NotFoundError("an atlas in memory lies in no folder", hint="save it first")
+
+    @property
+    def loaded(self) -> int:
+        return 1
+
+
+def _has_words(seen: Atlas) -> bool:
+    """Whether every layer ran, was kept exactly, and has a token for each position."""
+    try:
+        view = View(seen)
+        for layer in view.layers:
+            view.sides(layer.index)
+    except GlassheadError:
+        return False
+    return all(record.q is not None for record in seen.records.values())
+
+
+class Desk:
+    """Asks an app without a network. Its event loop has a thread of its own: a notebook's cells
+    run inside of another loop."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app, self.loop = app, asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, name="glasshead page", daemon=True).start()
+
+    def ask(self, method: str, path: str, body: str | None) -> Answer:
+        return asyncio.run_coroutine_threadsafe(self._ask(method, path, body), self.loop).result()
+
+    async def _ask(self, method: str, path: str, body: str | None) -> Answer:
+        before, _, query = path.partition("?")
+        scope = {
+            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http",
+            "method": method, "path": before, "raw_path": before.encode(),
+            "query_string": query.encode(), "root_path": "",
+            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
+            "client": None, "server": ("localhost", 0),
+        }  # fmt: skip
+        asked = [{"type": "http.request", "body": (body or "").encode(), "more_body": False}]
+        status, headers, parts = 500, {}, []
+        done = asyncio.Event()
+
+        async def receive() -> Message:
+            if asked:
+                return asked.pop()
+            await done.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            nonlocal status, headers
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = {name.decode(): value.decode() for name, value in message["headers"]}
+            else:
+                parts.append(message.get("body", b""))
+
+        await self.app(scope, receive, send)
+        done.set()
+        kept = ("content-type", "x-shape", "x-shapes", "retry-after")
+        return status, {n: headers[n] for n in kept if n in headers}, b"".join(parts)

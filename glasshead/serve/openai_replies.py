@@ -1,0 +1,158 @@
+"""Answers as OpenAI's clients expect them: in one piece, or in chunks as they are made."""
+
+import secrets
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from glasshead.serve.library import Served
+from glasshead.serve.spoken import Token
+from glasshead.text.tokenizer import Tokenizer
+
+__all__ = ["ChatReply", "CompletionReply", "Reply"]
+
+LEAST = -9999.0  # the logarithm of a probability that is 0, which JSON cannot hold
+
+Json = dict[str, Any]
+
+
+class Reply(ABC):
+    """One answer or several, each with its index."""
+
+    name: ClassVar[str]  # what its id begins with
+    kind: ClassVar[str]
+    chunk_kind: ClassVar[str]
+
+    def __init__(self, served: Served, logprobs: bool) -> None:
+        assert served.loaded is not None
+        self.tokenizer: Tokenizer = served.loaded.tokenizer
+        self._logprobs = logprobs
+        self._head = {
+            "id": f"{self.name}-{secrets.token_hex(12)}",
+            "created": int(time.time()),
+            "model": served.entry.id,
+            "system_fingerprint": f"fp_{served.stamp}",
+        }
+
+    def whole(self, answers: Sequence[Sequence[Token]], used: Json) -> Json:
+        choices = [
+            self._choice(index, self._message(index, "".join(t.text for t in tokens)), tokens, 0)
+            for index, tokens in enumerate(answers)
+        ]
+        return {**self._head, "object": self.kind, "choices": choices, "usage": used}
+
+    def opening(self, index: int) -> Json | None:
+        """The chunk before the first token of an answer."""
+        said = self._first_delta(index)
+        return None if said is None else self._chunk(self._choice(index, said, [], 0))
+
+    def chunk(self, index: int, token: Token, start: int) -> Json:
+        """The chunk of a token, whose text begins at `start` of its answer."""
+        return self._chunk(self._choice(index, self._delta(token), [token], start))
+
+    def used(self, used: Json) -> Json:
+        """The chunk that tells how many tokens there were."""
+        return {**self._chunk(), "usage": used}
+
+    def _chunk(self, *choices: Json) -> Json:
+        return {**self._head, "object": self.chunk_kind, "choices": list(choices)}
+
+    def _choice(self, index: int, said: Json, tokens: Sequence[Token], start: int) -> Json:
+        told = [token for token in tokens if token.id is not None]
+        return {
+            "index": index,
+            **said,
+            "logprobs": self._told(told, start) if self._logprobs and told else None,
+            "finish_reason": tokens[-1].finish if tokens else None,
+        }
+
+    @abstractmethod
+    def _message(self, index: int, text: str) -> Json: ...
+
+    @abstractmethod
+    def _first_delta(self, index: int) -> Json | None: ...
+
+    @abstractmethod
+    def _delta(self, token: Token) -> Json: ...
+
+    @abstractmethod
+    def _told(self, tokens: Sequence[Token], start: int) -> Json:
+        """The log-probabilities of tokens."""
+
+    def _bytes(self, number: int) -> bytes:
+        """Specials, which stand for no text, by their names."""
+        names = [name for name, special in self.tokenizer.specials.items() if special == number]
+        if names:
+            return names[0].encode()
+        return self.tokenizer.token_bytes(number) if number < self.tokenizer.vocab_size else b""
+
+
+class CompletionReply(Reply):
+    name, kind, chunk_kind = "cmpl", "text_completion", "text_completion"
+
+    def __init__(self, served: Served, logprobs: bool, echo: Sequence[str]) -> None:
+        super().__init__(served, logprobs)
+        self._echo = echo  # the prompt of each answer, or nothing
+
+    def _message(self, index: int, text: str) -> Json:
+        return {"text": self._echo[index] + text}
+
+    def _first_delta(self, index: int) -> Json | None:
+        return {"text": self._echo[index]} if self._echo[index] else None
+
+    def _delta(self, token: Token) -> Json:
+        return {"text": token.text}
+
+    def _told(self, tokens: Sequence[Token], start: int) -> Json:
+        offsets = [start]
+        for token in tokens[:-1]:
+            offsets.append(offsets[-1] + len(token.text))
+        return {
+            "tokens": [self._spelled(token.id) for token in tokens],
+            "token_logprobs": [_finite(token.logprob) for token in tokens],
+            "top_logprobs": [
+                {self._spelled(number): _finite(p) for number, _, p in token.alternatives}
+                for token in tokens
+            ],
+            "text_offset": offsets,
+        }
+
+    def _spelled(self, number: int | None) -> str:
+        """Half a character is written as bytes, so that no two tokens are alike."""
+        assert number is not None
+        data = self._bytes(number)
+        try:
+            return data.decode() or f"<{number}>"
+        except UnicodeDecodeError:
+            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in data)
+
+
+class ChatReply(Reply):
+    name, kind, chunk_kind = "chatcmpl", "chat.completion", "chat.completion.chunk"
+
+    def _message(self, index: int, text: str) -> Json:
+        return {"message": {"role": "assistant", "content": text, "refusal": None}}
+
+    def _first_delta(self, index: int) -> Json | None:
+        return {"delta": {"role": "assistant", "content": ""}}
+
+    def _delta(self, token: Token) -> Json:
+        return {"delta": {"content": token.text} if token.text or token.id is not None else {}}
+
+    def _told(self, tokens: Sequence[Token], start: int) -> Json:
+        content = []
+        for token in tokens:
+            others = [self._entry(number, p) for number, _, p in token.alternatives]
+            assert token.id is not None
+            content.append({**self._entry(token.id, token.logprob), "top_logprobs": others})
+        return {"content": content, "refusal": None}
+
+    def _entry(self, number: int, logprob: float) -> Json:
+        data = self._bytes(number)
+        text = data.decode("utf-8", "replace")
+        return {"token": text, "logprob": _finite(logprob), "bytes": list(data)}
+
+
+def _finite(logprob: float) -> float:
+    return max(logprob, LEAST)

@@ -1,0 +1,112 @@
+"""What was recorded stays for a while, so that a page can look into it."""
+
+import hashlib
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from torch import Tensor
+
+from glasshead.errors import NotFoundError
+from glasshead.observe.atlas import Atlas
+from glasshead.observe.record import Record
+
+__all__ = ["Seen", "SeenStore", "held_bytes"]
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A recorded text. An atlas is for one thread at a time: hold `lock` while asking it."""
+
+    id: str
+    model: str
+    key: Any  # what was asked: text and options
+    atlas: Atlas
+    size: int  # bytes in memory
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+
+class SeenStore:
+    """Atlases by id; those not asked for the longest are forgotten first."""
+
+    def __init__(self, max_count: int, max_bytes: int) -> None:
+        self.max_count, self.max_bytes = max_count, max_bytes
+        self._kept: OrderedDict[str, Seen] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def put(self, atlas: Atlas, model_id: str, key: Any, size: int | None = None) -> str:
+        """Keep it, and say under which id: the same model and key always give the same.
+
+        `key` is anything that JSON can hold. `size` is for an atlas whose tensors lie in a file.
+        """
+        name = seen_id(model_id, key)
+        new = Seen(name, model_id, key, atlas, held_bytes(atlas) if size is None else size)
+        with self._lock:
+            self._kept.pop(name, None)
+            self._kept[name] = new
+            while len(self._kept) > 1 and (
+                len(self._kept) > self.max_count or self._bytes() > self.max_bytes
+            ):
+                self._kept.popitem(last=False)
+        return name
+
+    def entry(self, name: str) -> Seen:
+        with self._lock:
+            if name not in self._kept:
+                raise NotFoundError(
+                    f"'{name[:80]}' was not recorded, or is forgotten",
+                    hint="look at the text once more",
+                )
+            self._kept.move_to_end(name)
+            return self._kept[name]
+
+    def get(self, name: str) -> Atlas:
+        return self.entry(name).atlas
+
+    def has(self, model_id: str, key: Any) -> str | None:
+        """The id under which the same was recorded already."""
+        with self._lock:
+            return name if (name := seen_id(model_id, key)) in self._kept else None
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def bytes(self) -> int:
+        with self._lock:
+            return self._bytes()
+
+    def _bytes(self) -> int:
+        return sum(seen.size for seen in self._kept.values())
+
+
+def seen_id(model_id: str, key: Any) -> str:
+    """
+    >>> seen_id("poems", {"text": "春江"}) == seen_id("poems", {"text": "春江"})
+    True
+    """
+    asked = json.dumps([model_id, key], sort_keys=True)
+    return hashlib.sha256(asked.encode()).hexdigest()[:20]
+
+
+def held_bytes(atlas: Atlas) -> int:
+    """The memory of all its tensors; what several share counts once."""
+    memories = {
+        tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
+        for record in atlas.records.values()
+        for tensor in _tensors(record)
+    }
+    return sum(memories.values())
+
+
+def _tensors(record: Record) -> Iterator[Tensor]:
+    of_masks = (v for span in record.spans for part in (span.mask, span.scoring)
+                for v in vars(part).values())  # fmt: skip
+    measured = record.statistics
+    of_heads = () if measured is None else (getattr(measured, f.name) for f in fields(measured))
+    for value in (record.q, record.k, record.lse, *of_masks, *of_heads):
+        if isinstance(value, Tensor):
+            yield value

@@ -1,0 +1,152 @@
+"""The page's Steps: everything that goes into one query's attention, and comes out of it.
+
+GET /api/seen/{seen}/steps?layer&head&query
+
+What the page computes from it must give the weights that the server gives: they are in the answer.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Annotated, Any
+
+import torch
+from fastapi import APIRouter, Query, Request
+from torch import Tensor, nn
+
+from glasshead.attention.multihead import Look, MultiHeadAttention
+from glasshead.errors import InputError
+from glasshead.observe.atlas import Atlas
+from glasshead.observe.layers import find
+from glasshead.observe.subject import RecordConfig
+from glasshead.observe.view import View, ViewConfig
+from glasshead.observe.words import visible
+from glasshead.serve.work import Cancel, work
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api", tags=["steps"])
+
+MOST = 512  # keys; a longer row is for the Atlas
+
+Index = Annotated[int, Query(ge=0, lt=2**31)]
+
+
+@router.get("/seen/{seen}/steps")
+async def steps(
+    request: Request, seen: str, layer: Index, head: Index, query: Index
+) -> dict[str, Any]:
+    return await work(request, _steps, request.app.state, seen, layer, head, query)
+
+
+def _steps(state: Any, name: str, layer: int, head: int, query: int, cancel: Cancel) -> Any:
+    seen = state.seen.entry(name)
+    with seen.lock:
+        found = _row(seen.atlas, layer, head, query)
+        text = seen.key.get("text") if isinstance(seen.key, dict) else None
+        v = None
+        if isinstance(text, str):
+            served = state.library.open(seen.model)
+            if served.stamp != seen.key.get("stamp"):
+                raise InputError(
+                    f"{seen.model} has changed since this text was read",
+                    hint="look at the text once more",
+                )
+            with served.lock:
+                v = values_of(served.subject, text, layer, head, cancel)
+    if v is not None:
+        weights = torch.tensor(found["weights"], dtype=torch.float64)
+        found |= {"v": v.tolist(), "context": (weights @ v).tolist()}
+    return found
+
+
+def _row(atlas: Atlas, layer: int, head: int, query: int) -> dict[str, Any]:
+    record = atlas.record(layer)
+    _, H, T, S = record.shape
+    for what, value, size in (("head", head, H), ("query", query, T)):
+        if value >= size:
+            raise InputError(
+                f"{what} {value} does not exist", hint=f"there are {size}, counted from 0"
+            )
+    if S > MOST:
+        raise InputError(
+            f"the text has {S:,} tokens, more than {MOST} at once", hint="take a shorter text"
+        )
+    q, k, _ = record.tensors()
+    mine, keys = q[0, head, query].double(), k[0, head // (H // k.shape[1])].double()
+    mask, scoring = record.merged()
+    rows, cols = slice(query, query + 1), slice(0, S)
+    allowed = mask.allowed(T, S, rows, cols)
+    added = scoring.added(T, S, rows, cols)
+    tokens = View(atlas, ViewConfig(tokens=True)).sides(layer)
+    return {
+        "layer": layer,
+        "head": head,
+        "query": query,
+        "queries": [visible(word.text) for word in tokens[0]],
+        "keys": [visible(word.text) for word in tokens[1]],
+        "d": len(mine),
+        "scale": scoring.scale_for(len(mine)),
+        "softcap": scoring.softcap,
+        "causal": bool(mask.causal),
+        "products": (keys @ mine).tolist(),
+        "added": None if added is None else _of(added, head, S).tolist(),
+        "allowed": None if allowed is None else _of(allowed, head, S).tolist(),
+        "weights": atlas.row(layer, head, query).double().tolist(),
+        "q": mine.tolist(),
+        "k": keys.tolist(),
+        "v": None,
+        "context": None,
+    }
+
+
+def _of(x: Tensor, head: int, S: int) -> Tensor:
+    """(S,) of one head, of what broadcasts to (B, H, 1, S)."""
+    x = x.reshape((1,) * (4 - x.dim()) + x.shape)[0]
+    row = x[head if x.shape[0] > 1 else 0, 0].expand(S)
+    return row if row.dtype == torch.bool else row.double()
+
+
+def values_of(subject: Any, text: str, layer: int, head: int, cancel: Cancel) -> Tensor:
+    """(S, D) the values that a head mixes. They are not kept: the text is read once more."""
+    caught: list[Tensor] = []
+    [(_, module)] = [one for one in find(subject.model, partly=True) if one[0].index == layer]
+    with _catching(module, layer, caught):
+        subject.record(text, RecordConfig(layers=(layer,), progress=cancel))
+    v = caught[-1]  # a translator's calls before the last one are of its search
+    group = _heads(module, v) // v.shape[1]
+    return v[0, head // group].double().cpu()
+
+
+def _heads(module: nn.Module, v: Tensor) -> int:
+    if isinstance(module, MultiHeadAttention):
+        return module.n_heads
+    return v.shape[1] * int(getattr(module, "num_key_value_groups", 1))
+
+
+@contextmanager
+def _catching(module: nn.Module, layer: int, caught: list[Tensor]) -> Iterator[None]:
+    with ExitStack() as stack:
+        if isinstance(module, MultiHeadAttention):
+            before = module.watcher
+
+            def watch(look: Look) -> Tensor | None:
+                caught.append(look.v.detach())
+                return None if before is None else before(look)
+
+            module.watcher = watch
+            stack.callback(setattr, module, "watcher", before)
+        else:
+            from glasshead.observe.transformers_models import listening
+
+            stack.enter_context(listening({module: layer}, _Ear(caught)))  # type: ignore[arg-type]
+        yield
+
+
+class _Ear:
+    """Hears what a recorder is told, and keeps the values."""
+
+    def __init__(self, caught: list[Tensor]) -> None:
+        self.caught = caught
+
+    def take(self, index: int, q: Tensor, k: Tensor, v: Tensor, *_: Any, **__: Any) -> None:
+        self.caught.append(v.detach())

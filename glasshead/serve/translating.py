@@ -1,0 +1,198 @@
+"""The page's Translate: the best translations, and what each head looked at for each word.
+
+POST /api/translate            {model, text, beam, alpha, n_best}: n-best of each part
+POST /api/translate/look       {model, source, target, layer}: cross-attention of every head
+GET  /api/translate/examples   stories in two endings, told apart by one pronoun
+"""
+
+import base64
+from collections.abc import Iterator
+from itertools import count, islice
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, Field
+
+from glasshead.checkpoint import Loaded
+from glasshead.errors import InputError
+from glasshead.generate.alignment import align, usual_layer
+from glasshead.generate.beam import LONGER, SearchConfig
+from glasshead.generate.splitting import join
+from glasshead.generate.translate import Candidate, Reading, Translator
+from glasshead.model.transformer import Transformer
+from glasshead.observe.words import spelled, words
+from glasshead.serve.library import Served
+from glasshead.serve.work import Cancel, work
+from glasshead.text.tinyworld import Story, World
+
+__all__ = ["router", "variants"]
+
+router = APIRouter(prefix="/api/translate", tags=["translate"])
+
+ModelId = Annotated[str, Field(min_length=1, max_length=1024)]
+Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1, max_length=8192)]
+
+
+class TranslateAsk(BaseModel):
+    model: ModelId
+    text: str
+    beam: int = Field(4, ge=1, le=32)
+    alpha: float = Field(0.6, ge=0, le=10)
+    n_best: int = Field(4, ge=1, le=32)
+
+
+class LookAsk(BaseModel):
+    """Ids, not texts: a text may be cut into other tokens than those the model wrote."""
+
+    model: ModelId
+    source: Ids
+    target: Ids
+    layer: int | None = Field(None, ge=0, lt=1024)  # of the decoder; the usual one when None
+
+
+@router.post("")
+async def translate(request: Request, ask: TranslateAsk) -> dict[str, Any]:
+    most = request.app.state.config.max_text
+    if len(ask.text) > most:
+        raise InputError(
+            f"the text has {len(ask.text):,} characters, more than {most:,}",
+            hint="translate it in parts",
+        )
+    config = SearchConfig(ask.beam, ask.alpha)
+    return await work(request, _translated, request.app.state.library, ask, config)
+
+
+def _translated(library: Any, ask: TranslateAsk, config: SearchConfig, cancel: Cancel) -> Any:
+    served, run, model = _translator(library, ask.model)
+    lowercase = run.reads_small_letters
+    n_best = min(ask.n_best, ask.beam)
+    translator = Translator(model, run.tokenizer, config, n_best=n_best, lowercase=lowercase)
+    parts: list[dict[str, Any]] = []
+    for source in translator.read(ask.text).parts:
+        cancel.check()
+        with served.lock:
+            [found] = translator.write([Reading("", (source,))])
+        tokens = spelled(run.tokenizer, source)
+        parts.append(
+            {
+                "source": source,
+                "words": [word.text for word in words(tokens)],
+                "candidates": [_candidate(one) for one in found.candidates],
+            }
+        )
+    return {
+        "text": join([part["candidates"][0]["text"] for part in parts]),
+        "parts": parts,
+        "layers": len(model.decoder.blocks),
+        "heads": model.config.n_heads,
+        "usual_layer": usual_layer(model),
+    }
+
+
+def _candidate(one: Candidate) -> dict[str, Any]:
+    [(_, target)] = one.parts
+    return {
+        "text": one.text,
+        "score": one.score,
+        "log_prob": one.log_prob,
+        "ended": one.ended,
+        "target": target,
+    }
+
+
+@router.post("/look")
+async def look(request: Request, ask: LookAsk) -> dict[str, Any]:
+    return await work(request, _looked, request.app.state.library, ask)
+
+
+def _looked(library: Any, ask: LookAsk) -> dict[str, Any]:
+    served, run, model = _translator(library, ask.model)
+    longest = model.config.max_len
+    # A translation that was cut may be so long that a learned position for its end is missing.
+    room = longest - 1 if model.config.positions == "learned" else longest + LONGER
+    for name, ids, most in (("source", ask.source, longest), ("target", ask.target, room)):
+        if len(ids) > most:
+            raise InputError(
+                f"the {name} has {len(ids):,} tokens, more than {most:,}",
+                hint="look at a part of it",
+            )
+        if max(ids) >= model.config.vocab_size:
+            raise InputError(
+                f"the {name} holds id {max(ids)}, but the vocabulary has {model.config.vocab_size}",
+                hint="use ids that /api/translate gave",
+            )
+    with served.lock:
+        found = align(model, run.tokenizer, ask.source, ask.target, ask.layer)
+    return {
+        "layer": found.layer,
+        "source": found.source,
+        "target": found.target,
+        "shape": list(found.weights.shape),  # (H, T, S)
+        "weights": base64.b64encode(found.weights.float().numpy().astype("<f4").tobytes()),
+    }
+
+
+@router.get("/examples")
+async def examples(
+    request: Request,
+    model: Annotated[str, Query(min_length=1, max_length=1024)],
+    start: Annotated[int, Query(ge=0, lt=10**9)] = 0,
+    n: Annotated[int, Query(ge=1, le=8)] = 3,
+) -> dict[str, Any]:
+    """Stories for a model of the embedded world; none for others."""
+    return await work(request, _examples, request.app.state.library, model, start, n)
+
+
+def _examples(library: Any, name: str, start: int, n: int) -> dict[str, Any]:
+    _, run, _ = _translator(library, name)
+    data = run.config.data
+    langs = str(data.get("world", {}).get("langs", "")) if data.get("task") == "world" else ""
+    if not langs:
+        return {"langs": None, "pairs": [], "next": 0}
+    source, target = langs.split(",")
+    found = list(islice(variants(source, target, start), n))
+    pairs = [[_told(story, source, target) for story in both] for _, both in found]
+    return {"langs": [source, target], "pairs": pairs, "next": found[-1][0] + 1}
+
+
+def variants(source: str, target: str, start: int = 0) -> Iterator[tuple[int, tuple[Story, Story]]]:
+    """Stories and the same with the other ending, numbered; 0 is the document's own.
+
+    In German the last word for 它 tells which of the two it stands for: er, sie or es.
+    """
+    world = World(0)
+    for number in count(start):
+        story = world.story("test", number - 1) if number else World.seed_story()
+        both = (story, story.flipped())
+        asked = [_pronoun(one, source) for one in both]
+        said = [_pronoun(one, target) for one in both]
+        tells = target != "de" or (said[0] != said[1] and {*said} <= {"er", "sie", "es"})
+        if story.about != "place" and tells and (source == "de" or asked[0] == asked[1]):
+            yield number, both
+
+
+def _pronoun(story: Story, lang: str) -> str:
+    return story.tokens[lang][story.pronouns[lang][-1].index]
+
+
+def _told(story: Story, source: str, target: str) -> dict[str, Any]:
+    last = story.pronouns[source][-1]
+    return {
+        "text": story.text(source),
+        "pronoun": _pronoun(story, source),
+        "index": last.index,  # among the words
+        "stands_for": last.word,
+        "referent": last.referent_index,
+        "wanted": story.text(target),
+        "wanted_pronoun": _pronoun(story, target),
+    }
+
+
+def _translator(library: Any, name: str) -> tuple[Served, Loaded, Transformer]:
+    served = library.open(name)
+    if served.loaded is None or not isinstance(served.loaded.model, Transformer):
+        raise InputError(
+            f"{name} is no translator: {served.entry.kind}",
+            hint="choose a run that was trained on pairs",
+        )
+    return served, served.loaded, served.loaded.model

@@ -1,0 +1,147 @@
+// The server's answers. Nothing else on the page calls fetch: a saved page replays answers from here.
+//
+//   await get("/api/models")                    JSON
+//   await post("/api/look", {model, text})      JSON
+//   await bytes("/api/seen/…/weights?…")        {buffer, shape: [rows, cols] | null, headers: {"x-…": …}}
+//   await stream("/api/write", body, ({event, data}) => …, signal)     server-sent events, data parsed
+//
+//   await gather([path, [path, body], …])       all of these that a saved page has room for, and what else the view was told
+//
+// What goes wrong is an ApiError: message and hint for people, status (0: the server was not reached).
+// A request ended by its signal throws the browser's AbortError; `ended(error)` knows it.
+
+import { brought, saved } from "./brought.js";
+import { toKernel } from "./kernel.js";
+import * as recorded from "./recorded.js";
+
+const KEY = "glasshead.key";
+const AT_ONCE = 4; // requests while gathering
+const carry = { saved: recorded.replay, notebook: toKernel }[brought?.kind] ?? overHttp;
+
+export class ApiError extends Error {
+  constructor(message, hint = "", status = 0, wait = 0) {
+    super(message);
+    this.name = "ApiError";
+    this.hint = hint;
+    this.status = status;
+    this.wait = wait; // seconds, where the server says when to come back
+  }
+}
+
+export const ended = (error) => error?.name === "AbortError";
+
+export async function get(path, { signal, keep = true } = {}) {
+  return parse(await whole(path, undefined, signal, keep));
+}
+
+export async function post(path, body, { signal } = {}) {
+  return parse(await whole(path, JSON.stringify(body), signal));
+}
+
+export async function bytes(path, { signal } = {}) {
+  const { buffer, headers } = await whole(path, undefined, signal);
+  return { buffer, shape: headers["x-shape"] ? headers["x-shape"].split(",").map(Number) : null, headers };
+}
+
+const parse = ({ buffer }) => JSON.parse(new TextDecoder().decode(buffer));
+
+async function whole(path, body, signal, keep = true) {
+  const answer = await call(path, { signal, ...sending(body) });
+  const told = [...answer.headers].filter(([name]) => name === "content-type" || name.startsWith("x-shape"));
+  const found = { buffer: await answer.arrayBuffer(), headers: Object.fromEntries(told) };
+  if (keep && !saved) recorded.keep(recorded.keyOf(path, body), found);
+  return found;
+}
+
+// What was told so far belongs to a view that is gone.
+export const forget = recorded.forget;
+
+export async function gather(asks) {
+  const found = {};
+  let size = 0;
+  const add = (key, answer) => {
+    if (key in found || size + recorded.cost(answer) > recorded.ROOM) return;
+    size += recorded.cost(answer);
+    found[key] = recorded.packed(answer);
+  };
+  const left = asks.map((ask) => (Array.isArray(ask) ? [ask[0], JSON.stringify(ask[1])] : [ask, undefined]));
+  const some = async () => {
+    while (left.length && size < 0.98 * recorded.ROOM) {
+      const [path, body] = left.shift();
+      const key = recorded.keyOf(path, body);
+      try {
+        add(key, recorded.known(key) ?? (await whole(path, body, undefined, false)));
+      } catch {
+        // then the saved page says that it has no answer
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, some));
+  for (const [key, answer] of recorded.all()) add(key, answer);
+  return found;
+}
+
+export async function stream(path, body, onEvent, signal) {
+  const answer = await call(path, { signal, ...sending(JSON.stringify(body)) });
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let waiting = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    waiting += done ? "\n\n" : value.replaceAll("\r\n", "\n");
+    const blocks = waiting.split("\n\n");
+    waiting = blocks.pop();
+    for (const block of blocks) {
+      const found = parsed(block);
+      if (found) onEvent(found);
+    }
+    if (done) return;
+  }
+}
+
+// The key that the server asks for beyond this machine; kept for this tab only.
+export function setKey(key) {
+  sessionStorage.setItem(KEY, key);
+}
+
+function sending(body) {
+  if (body === undefined) return {};
+  return { method: "POST", body, headers: { "content-type": "application/json" } };
+}
+
+async function overHttp(path, options) {
+  const key = sessionStorage.getItem(KEY);
+  const headers = { ...options.headers, ...(key ? { authorization: `Bearer ${key}` } : {}) };
+  try {
+    return await fetch(new URL(path.replace(/^\//, ""), document.baseURI), { ...options, headers });
+  } catch (error) {
+    if (ended(error)) throw error;
+    throw new ApiError("unreachable");
+  }
+}
+
+async function call(path, options) {
+  const answer = await carry(path, options);
+  if (answer.ok) return answer;
+  let told = null;
+  try {
+    told = await answer.json();
+  } catch {
+    // no JSON: the status has to do
+  }
+  const error = told?.error ?? {};
+  const detail = Array.isArray(told?.detail) ? told.detail.map((one) => one.msg).join("; ") : told?.detail;
+  const message = error.message ?? detail ?? `${answer.status} ${answer.statusText}`;
+  throw new ApiError(message, error.hint ?? "", answer.status, Number(answer.headers.get("retry-after") ?? 0));
+}
+
+function parsed(block) {
+  let event = "message";
+  const data = [];
+  for (const line of block.split("\n")) {
+    if (line.startsWith("event:")) event = line.slice(6).trim();
+    else if (line.startsWith("data:")) data.push(line.slice(5).replace(/^ /, ""));
+  }
+  if (!data.length) return null;
+  const text = data.join("\n");
+  return text === "[DONE]" ? { event: "done", data: null } : { event, data: JSON.parse(text) };
+}

@@ -1,0 +1,234 @@
+// The page's shell: which model, which view, which language, by day or by night.
+
+import * as api from "./api.js";
+import { brought, saved } from "./brought.js";
+import { along, fill, h, problem, select, sign, toast } from "./dom.js";
+import { saveMenu } from "./save.js";
+import * as state from "./state.js";
+import { language, setLanguage, t } from "./words.js";
+import "./shell_words.js";
+import atlas from "./views/atlas.js";
+import look from "./views/look.js";
+import runs from "./views/runs.js";
+import steps from "./views/steps.js";
+import translate from "./views/translate.js";
+import write from "./views/write.js";
+
+const VIEWS = [look, atlas, steps, write, translate, runs].filter((one) => !brought || brought.views.includes(one.id));
+const PREFERRED = ["reader", "translator", "gpt", "encoder", "transformers", "glass"];
+const SUN = "M10 3V1M10 19v-2M3 10H1M19 10h-2M5 5 3.6 3.6M16.4 16.4 15 15M5 15l-1.4 1.4M16.4 3.6 15 5M14 10a4 4 0 1 1-8 0 4 4 0 0 1 8 0";
+const MOON = "M16.5 12.5A7 7 0 0 1 7.5 3.5a7 7 0 1 0 9 9";
+const AUTO = "M10 2.5a7.5 7.5 0 1 0 0 15zM10 2.5a7.5 7.5 0 0 1 0 15";
+
+const header = document.getElementById("header");
+const main = document.getElementById("view");
+const night = matchMedia("(prefers-color-scheme: dark)");
+let entries = [];
+let about = {}; // what else /api/models told: limits, version
+let mounted = null; // {key, view, entry, handle}
+
+start();
+
+async function start() {
+  dress();
+  try {
+    ({ models: entries, ...about } = await api.get("/api/models"));
+  } catch (error) {
+    return error.status === 401 ? askForKey() : failed(error);
+  }
+  state.on(changed);
+  night.addEventListener("change", () => changed(state.get(), new Set(["theme"])));
+  draw();
+}
+
+// -- language and theme --
+
+function remembered(name) {
+  try {
+    return localStorage.getItem(`glasshead.${name}`);
+  } catch {
+    return null; // a browser that keeps nothing
+  }
+}
+
+function remember(name, value) {
+  try {
+    if (value) localStorage.setItem(`glasshead.${name}`, value);
+    else localStorage.removeItem(`glasshead.${name}`);
+  } catch {
+    // then only the address knows
+  }
+}
+
+function dress() {
+  const { lang, theme } = state.get();
+  setLanguage(lang ?? remembered("lang") ?? (navigator.language.startsWith("zh") ? "zh" : "en"));
+  document.documentElement.lang = language() === "zh" ? "zh-Hans" : "en";
+  const wanted = theme ?? remembered("theme");
+  document.documentElement.dataset.theme = wanted === "dark" || wanted === "light" ? wanted : night.matches ? "dark" : "light";
+  document.getElementById("skip").textContent = t("shell.skip");
+}
+
+// -- what is shown --
+
+function chosen(now = state.get()) {
+  const whole = entries.filter((entry) => entry.kind !== "broken");
+  const view = VIEWS.find((one) => one.id === now.view) ?? VIEWS.find((one) => whole.some((e) => one.fits(e))) ?? VIEWS[0];
+  const named = entries.find((entry) => entry.id === now.model);
+  if (named) return { view, entry: named };
+  const order = [...whole].sort((a, b) => PREFERRED.indexOf(a.kind) - PREFERRED.indexOf(b.kind));
+  return { view, entry: order.find((entry) => view.fits(entry)) ?? order[0] ?? null };
+}
+
+function changed(now, keys) {
+  dress();
+  if (["view", "model", "lang"].some((key) => keys.has(key))) return draw();
+  if (keys.has("theme")) drawHeader();
+  mounted?.handle?.update?.(now);
+}
+
+function draw() {
+  const { view, entry } = chosen();
+  const key = [view.id, entry?.id, language()].join("\n");
+  if (mounted?.key === key) {
+    drawHeader();
+    return mounted.handle?.update?.(state.get());
+  }
+  // In another language, or out of a file, a view goes on from what it showed.
+  const kept = !mounted ? brought?.kept : mounted.view === view && mounted.entry === entry ? mounted.handle?.kept?.() : null;
+  mounted?.handle?.unmount?.();
+  api.forget();
+  mounted = { key, view, entry, handle: null };
+  drawHeader();
+  const root = fill(main, h("section", { class: `view ${view.id}`, role: "tabpanel", "aria-labelledby": `tab-${view.id}` })).firstChild;
+  document.title = `${view.title()} · Glasshead`;
+  if (!entry && view !== runs) return root.append(empty());
+  if (entry?.kind === "broken") return root.append(broken(entry));
+  if (!view.fits(entry)) return root.append(misfit(view, entry));
+  mounted.handle = view.mount(root, { entry, entries, limits: about.limits ?? {}, state, api, t, kept: kept ?? null });
+}
+
+function drawHeader() {
+  const { view, entry } = chosen();
+  const focused = document.activeElement?.id;
+  const wanted = state.get().theme ?? remembered("theme") ?? "auto";
+  const next = { auto: "light", light: "dark", dark: "auto" }[wanted] ?? "light";
+  const other = language() === "zh" ? "en" : "zh";
+  fill(
+    header,
+    h("a", { class: "brand", href: "#", "aria-label": "Glasshead", onclick: home }, mark(), h("span", {}, "Glasshead")),
+    tabs(view),
+    h(
+      "div",
+      { class: "settings" },
+      saved && h("span", { class: "chip quiet", title: t("saved.page.why") }, t("saved.page")),
+      brought ? entry && h("span", { class: "named" }, entry.name) : entries.length ? picker(entry) : null,
+      h("button", {
+        id: "language", type: "button", class: "plain", lang: other === "zh" ? "zh-Hans" : "en",
+        "aria-label": t("shell.language"), onclick: () => keep("lang", other),
+      }, other === "zh" ? "中文" : "EN"),
+      h("button", {
+        id: "theme", type: "button", class: "plain icon", title: t(`shell.theme.${wanted}`),
+        "aria-label": t(`shell.theme.${wanted}`), onclick: () => keep("theme", next === "auto" ? null : next),
+      }, sign({ auto: AUTO, light: SUN, dark: MOON }[wanted] ?? AUTO)),
+      h("span", { id: "actions" }, mounted && saveMenu(() => ({ ...mounted, entry: view === runs ? null : entry, about }))),
+    ),
+  );
+  if (focused) document.getElementById(focused)?.focus();
+}
+
+function keep(name, value) {
+  remember(name, value);
+  state.set({ [name]: value });
+  if (name === "theme") changed(state.get(), new Set(["theme"])); // the address may have said nothing before
+}
+
+function home(event) {
+  event.preventDefault();
+  state.set({ view: VIEWS[0].id }, { push: true });
+}
+
+function mark() {
+  const svg = sign("M2.5 15C2.5 3 17.5 3 17.5 15M7 15c0-6 10.5-6 10.5 0", 26);
+  svg.classList.add("mark");
+  return svg;
+}
+
+function tabs(view) {
+  const buttons = VIEWS.map((one) => {
+    const possible = one === runs || entries.some((entry) => entry.kind !== "broken" && one.fits(entry));
+    return h("button", {
+      id: `tab-${one.id}`, type: "button", role: "tab", "aria-selected": one === view ? "true" : "false", "aria-controls": "view",
+      tabindex: one === view ? 0 : -1, "aria-disabled": possible ? null : "true",
+      title: possible ? null : t("shell.nothing fits"), onclick: () => possible && go(one),
+    }, one.title());
+  });
+  const list = h("div", { class: "tabs", role: "tablist", "aria-label": t("shell.views") }, buttons);
+  list.addEventListener("keydown", (event) => along(event, buttons, buttons.indexOf(document.activeElement)));
+  return list;
+}
+
+// A view for which this model is not made takes the first that fits.
+function go(view) {
+  const { entry } = chosen();
+  if (view === runs || (entry && entry.kind !== "broken" && view.fits(entry))) {
+    return state.set({ view: view.id }, { push: true });
+  }
+  const other = entries.find((one) => one.kind !== "broken" && view.fits(one));
+  toast(t("shell.switched", { model: other.name, view: view.title() }));
+  state.set({ view: view.id, model: other.id, text: null, layer: null, head: null, query: null }, { push: true });
+}
+
+function picker(entry) {
+  const kinds = [...PREFERRED, "broken"].filter((kind) => entries.some((one) => one.kind === kind));
+  const others = entries.filter((one) => !kinds.includes(one.kind));
+  const of = (list) => list.map((one) => [one.id, one.name]);
+  const groups = kinds.map((kind) => ({ label: t(`kind.${kind}`), options: of(entries.filter((e) => e.kind === kind)) }));
+  const node = select({
+    label: t("shell.model"), value: entry?.id, options: [...groups, ...of(others)],
+    onchange: (model) => state.set({ model, layer: null, head: null, query: null, text: null }, { push: true }),
+  });
+  node.id = "model";
+  return node;
+}
+
+// -- when there is nothing to show --
+
+function empty() {
+  return h("div", { class: "empty" }, h("h1", {}, t("shell.empty")), h("p", {}, t("shell.empty.hint")), h("pre", {}, "glasshead train --minutes 5 --out runs/first\nglasshead serve runs"));
+}
+
+function broken(entry) {
+  return h("div", { class: "empty" }, h("h1", {}, t("shell.broken", { name: entry.name })), h("p", { class: "quiet" }, entry.reason ?? ""));
+}
+
+function misfit(view, entry) {
+  const fitting = entries.filter((one) => one.kind !== "broken" && view.fits(one));
+  return h(
+    "div",
+    { class: "empty" },
+    h("h1", {}, t("shell.misfit", { view: view.title(), name: entry.name })),
+    fitting.length
+      ? h("p", { class: "row" }, t("shell.misfit.hint"), fitting.slice(0, 6).map((one) =>
+          h("button", { type: "button", onclick: () => state.set({ model: one.id }, { push: true }) }, one.name)))
+      : h("p", { class: "quiet" }, t("shell.nothing fits")),
+  );
+}
+
+function failed(error) {
+  drawHeader();
+  fill(main, problem(error, t), h("button", { type: "button", onclick: () => location.reload() }, t("shell.again")));
+}
+
+function askForKey() {
+  drawHeader();
+  const field = h("input", { type: "password", autocomplete: "off", "aria-label": t("shell.key") });
+  const form = h("form", { class: "empty" }, h("h1", {}, t("shell.key")), h("p", { class: "quiet" }, t("shell.key.hint")), h("p", { class: "row" }, field, h("button", { type: "submit", class: "primary" }, t("shell.key.go"))));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    api.setKey(field.value);
+    start();
+  });
+  fill(main, form);
+  field.focus();
+}

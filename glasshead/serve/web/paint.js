@@ -1,0 +1,308 @@
+// Two painters with one interface, so that what is on the screen can be saved as PNG and as SVG by the same code.
+//
+//   painter.size(w, h)            begins a picture of so many CSS pixels, on the paper's colour if `paper` is given
+//   painter.rect(x, y, w, h, {fill, stroke, width, radius, alpha})
+//   painter.line(x1, y1, x2, y2, {stroke, width, alpha, dash})
+//   painter.curve(x1, y1, cx1, cy1, cx2, cy2, x2, y2, {stroke, width, alpha})
+//   painter.text(x, y, text, {size, fill, align, baseline, weight, mono, rotate, alpha, max})
+//   painter.cells(x, y, cw, ch, values, rows, cols, scale)       a matrix, row by row
+//   painter.image(x, y, w, h, canvas, {smooth})
+//   painter.measure(text, {size, weight, mono})                  its width
+//   painter.clip(x, y, w, h, draw)                               draw() inside a frame
+
+export const SANS =
+  'system-ui, -apple-system, "Segoe UI", "Noto Sans", "PingFang SC", "Hiragino Sans GB", "Microsoft YaHei", "Noto Sans CJK SC", sans-serif';
+export const MONO =
+  'ui-monospace, "SF Mono", Menlo, Consolas, "Noto Sans Mono", "Noto Sans Mono CJK SC", monospace';
+
+let ruler = null;
+
+function font({ size = 13, weight = 400, mono = false }) {
+  return `${weight} ${size}px ${mono ? MONO : SANS}`;
+}
+
+function measured(text, style) {
+  ruler ??= document.createElement("canvas").getContext("2d");
+  ruler.font = font(style);
+  return ruler.measureText(text).width;
+}
+
+// Text that is too wide ends in an ellipsis.
+export function shortened(text, max, style = {}) {
+  if (!max || measured(text, style) <= max) return text;
+  const all = Array.from(text);
+  let n = all.length;
+  while (n > 1 && measured(all.slice(0, n).join("") + "…", style) > max) n--;
+  return all.slice(0, n).join("") + "…";
+}
+
+function matrix(values, rows, cols, scale) {
+  const canvas = document.createElement("canvas");
+  canvas.width = cols;
+  canvas.height = rows;
+  if (rows && cols) canvas.getContext("2d").putImageData(new ImageData(scale.pixels(values), cols, rows), 0, 0);
+  return canvas;
+}
+
+export class CanvasPainter {
+  constructor(canvas = document.createElement("canvas"), density = Math.max(1, devicePixelRatio || 1)) {
+    this.canvas = canvas;
+    this.density = density;
+    this.context = canvas.getContext("2d");
+  }
+
+  size(w, h, paper = null) {
+    const { canvas, context, density } = this;
+    this.w = w;
+    this.h = h;
+    canvas.width = Math.round(w * density);
+    canvas.height = Math.round(h * density);
+    canvas.style.width = `${w}px`;
+    canvas.style.height = `${h}px`;
+    context.setTransform(density, 0, 0, density, 0, 0);
+    if (paper) this.rect(0, 0, w, h, { fill: paper });
+    return this;
+  }
+
+  rect(x, y, w, h, { fill, stroke, width = 1, radius = 0, alpha = 1 } = {}) {
+    const c = this.context;
+    c.globalAlpha = alpha;
+    c.beginPath();
+    if (radius) c.roundRect(x, y, w, h, radius);
+    else c.rect(x, y, w, h);
+    if (fill) {
+      c.fillStyle = fill;
+      c.fill();
+    }
+    if (stroke) {
+      c.strokeStyle = stroke;
+      c.lineWidth = width;
+      c.stroke();
+    }
+    c.globalAlpha = 1;
+  }
+
+  line(x1, y1, x2, y2, style = {}) {
+    this.context.beginPath();
+    this.context.moveTo(x1, y1);
+    this.context.lineTo(x2, y2);
+    this.#stroke(style);
+  }
+
+  curve(x1, y1, cx1, cy1, cx2, cy2, x2, y2, style = {}) {
+    this.context.beginPath();
+    this.context.moveTo(x1, y1);
+    this.context.bezierCurveTo(cx1, cy1, cx2, cy2, x2, y2);
+    this.#stroke(style);
+  }
+
+  #stroke({ stroke = "#000", width = 1, alpha = 1, dash = [] }) {
+    const c = this.context;
+    c.globalAlpha = alpha;
+    c.strokeStyle = stroke;
+    c.lineWidth = width;
+    c.lineCap = dash.length ? "butt" : "round";
+    c.setLineDash(dash);
+    c.stroke();
+    c.setLineDash([]);
+    c.globalAlpha = 1;
+  }
+
+  text(x, y, text, style = {}) {
+    const { fill = "#000", align = "left", baseline = "alphabetic", rotate = 0, alpha = 1, max = 0 } = style;
+    const c = this.context;
+    c.save();
+    c.globalAlpha = alpha;
+    c.font = font(style);
+    c.fillStyle = fill;
+    c.textAlign = align;
+    c.textBaseline = baseline;
+    c.translate(x, y);
+    if (rotate) c.rotate(rotate);
+    c.fillText(shortened(text, max, style), 0, 0);
+    c.restore();
+  }
+
+  cells(x, y, cw, ch, values, rows, cols, scale) {
+    this.image(x, y, cw * cols, ch * rows, matrix(values, rows, cols, scale), { smooth: false });
+  }
+
+  image(x, y, w, h, canvas, { smooth = true } = {}) {
+    this.context.imageSmoothingEnabled = smooth;
+    if (canvas.width && canvas.height) this.context.drawImage(canvas, x, y, w, h);
+  }
+
+  measure(text, style = {}) {
+    return measured(text, style);
+  }
+
+  clip(x, y, w, h, draw) {
+    this.context.save();
+    this.context.beginPath();
+    this.context.rect(x, y, w, h);
+    this.context.clip();
+    draw();
+    this.context.restore();
+  }
+}
+
+const AS_CELLS = 4096; // a matrix with more cells becomes an image inside the SVG
+
+export class SvgPainter {
+  constructor() {
+    this.parts = [];
+    this.clips = 0;
+  }
+
+  size(w, h, paper = null) {
+    this.parts = [];
+    this.w = w;
+    this.h = h;
+    if (paper) this.rect(0, 0, w, h, { fill: paper });
+    return this;
+  }
+
+  rect(x, y, w, h, { fill, stroke, width = 1, radius = 0, alpha = 1 } = {}) {
+    this.#add("rect", {
+      x, y, width: w, height: h, fill: fill ?? "none", stroke, "stroke-width": stroke && width,
+      rx: radius || null, opacity: alpha === 1 ? null : alpha,
+    });
+  }
+
+  line(x1, y1, x2, y2, style = {}) {
+    this.#add("path", { d: `M${n(x1)} ${n(y1)}L${n(x2)} ${n(y2)}`, ...stroked(style) });
+  }
+
+  curve(x1, y1, cx1, cy1, cx2, cy2, x2, y2, style = {}) {
+    const d = `M${n(x1)} ${n(y1)}C${[cx1, cy1, cx2, cy2, x2, y2].map(n).join(" ")}`;
+    this.#add("path", { d, ...stroked(style) });
+  }
+
+  text(x, y, text, style = {}) {
+    const { size = 13, fill = "#000", align = "left", baseline = "alphabetic", weight, rotate = 0, alpha = 1 } = style;
+    this.#add(
+      "text",
+      {
+        x, y, fill, "font-size": size, "font-weight": weight, "font-family": style.mono ? MONO : null,
+        "text-anchor": { left: null, start: null, center: "middle", right: "end", end: "end" }[align],
+        dy: { middle: n(0.36 * size), top: n(0.8 * size), alphabetic: null, bottom: n(-0.2 * size) }[baseline],
+        opacity: alpha === 1 ? null : alpha,
+        transform: rotate ? `rotate(${n((180 / Math.PI) * rotate)} ${n(x)} ${n(y)})` : null,
+      },
+      shortened(text, style.max, style),
+    );
+  }
+
+  cells(x, y, cw, ch, values, rows, cols, scale) {
+    if (rows * cols > AS_CELLS) {
+      this.image(x, y, cw * cols, ch * rows, matrix(values, rows, cols, scale), { smooth: false });
+      return;
+    }
+    for (let r = 0; r < rows; r++)
+      for (let c = 0; c < cols; c++)
+        this.#add("rect", {
+          x: x + c * cw, y: y + r * ch, width: cw, height: ch, fill: scale.colour(values[r * cols + c]),
+        });
+  }
+
+  image(x, y, w, h, canvas, { smooth = true } = {}) {
+    this.#add("image", {
+      x, y, width: w, height: h, preserveAspectRatio: "none", href: canvas.toDataURL("image/png"),
+      style: smooth ? null : "image-rendering:pixelated",
+    });
+  }
+
+  measure(text, style = {}) {
+    return measured(text, style);
+  }
+
+  clip(x, y, w, h, draw) {
+    const id = `clip${this.clips++}`;
+    this.parts.push(`<clipPath id="${id}"><rect x="${n(x)}" y="${n(y)}" width="${n(w)}" height="${n(h)}"/></clipPath>`);
+    this.parts.push(`<g clip-path="url(#${id})">`);
+    draw();
+    this.parts.push("</g>");
+  }
+
+  toString() {
+    return (
+      `<svg xmlns="http://www.w3.org/2000/svg" xml:space="preserve" viewBox="0 0 ${n(this.w)} ${n(this.h)}" width="${n(this.w)}" ` +
+      `height="${n(this.h)}" font-family="${escaped(SANS)}">${this.parts.join("\n")}</svg>\n`
+    );
+  }
+
+  #add(tag, attributes, text = null) {
+    const written = Object.entries(attributes)
+      .filter(([, value]) => value !== null && value !== undefined)
+      .map(([name, value]) => ` ${name}="${typeof value === "number" ? n(value) : escaped(String(value))}"`)
+      .join("");
+    this.parts.push(text === null ? `<${tag}${written}/>` : `<${tag}${written}>${escaped(text)}</${tag}>`);
+  }
+}
+
+// A painter that leaves room above and below for what another hand adds.
+export class Framed {
+  constructor(painter, top, bottom) {
+    Object.assign(this, { painter, top, bottom, w: 0, h: 0 });
+  }
+
+  get density() {
+    return this.painter.density;
+  }
+
+  size(w, h, paper = null) {
+    Object.assign(this, { w, h });
+    this.painter.size(w, h + this.top + this.bottom, paper);
+    return this;
+  }
+
+  rect(x, y, ...rest) {
+    this.painter.rect(x, y + this.top, ...rest);
+  }
+
+  line(x1, y1, x2, y2, style) {
+    this.painter.line(x1, y1 + this.top, x2, y2 + this.top, style);
+  }
+
+  curve(x1, y1, cx1, cy1, cx2, cy2, x2, y2, style) {
+    const { top } = this;
+    this.painter.curve(x1, y1 + top, cx1, cy1 + top, cx2, cy2 + top, x2, y2 + top, style);
+  }
+
+  text(x, y, ...rest) {
+    this.painter.text(x, y + this.top, ...rest);
+  }
+
+  cells(x, y, ...rest) {
+    this.painter.cells(x, y + this.top, ...rest);
+  }
+
+  image(x, y, ...rest) {
+    this.painter.image(x, y + this.top, ...rest);
+  }
+
+  measure(text, style) {
+    return this.painter.measure(text, style);
+  }
+
+  clip(x, y, w, h, draw) {
+    this.painter.clip(x, y + this.top, w, h, draw);
+  }
+}
+
+function stroked({ stroke = "#000", width = 1, alpha = 1, dash = [] }) {
+  return {
+    fill: "none", stroke, "stroke-width": width, "stroke-linecap": dash.length ? null : "round",
+    "stroke-dasharray": dash.length ? dash.join(" ") : null, opacity: alpha === 1 ? null : alpha,
+  };
+}
+
+function n(value) {
+  return Number(value.toFixed(2));
+}
+
+function escaped(text) {
+  const signs = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
+  // Characters that XML forbids are left out.
+  return text.replace(/[&<>"]/g, (c) => signs[c]).replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "");
+}

@@ -1,0 +1,70 @@
+// Stories in two endings for a model of the embedded world: one click to the other meaning of 它.
+
+import * as api from "../api.js";
+import { fill, h, problem } from "../dom.js";
+import { t } from "../words.js";
+
+// Where a translation of one of two stories has the pronoun that tells them apart.
+export function pronoun(target, { both }) {
+  const known = new Set(both.map((one) => one.wanted_pronoun));
+  const at = target.findLastIndex((word) => known.has(word));
+  return at < 0 ? null : at;
+}
+
+export function stories(entry, onpick) {
+  const node = h("div", { class: "translate-stories", hidden: true });
+  const known = new Map(); // text → {one, both, langs}
+  let pairs = [];
+  let next = 0;
+  let langs = null;
+  let now = "";
+
+  async function load(start = 0) {
+    try {
+      const told = await api.get(`/api/translate/examples?model=${encodeURIComponent(entry.id)}&start=${start}&n=${start ? 1 : 2}`);
+      langs = told.langs;
+      next = told.next;
+      pairs = start ? [pairs[0], told.pairs[0]] : told.pairs;
+      for (const both of pairs) for (const one of both) known.set(one.text, { one, both, langs });
+      draw();
+      return pairs[start ? 1 : 0]?.[0] ?? null;
+    } catch (error) {
+      node.hidden = false;
+      fill(node, problem(error, t));
+      return null;
+    }
+  }
+
+  function draw() {
+    node.hidden = !pairs.length;
+    if (node.hidden) return;
+    const focused = node.contains(document.activeElement) ? [...node.querySelectorAll("button")].indexOf(document.activeElement) : -1;
+    fill(
+      node,
+      h("h3", {}, t("translate.stories")),
+      h("p", { class: "quiet small" }, t("translate.stories.hint", { pronoun: pairs[0][0].pronoun })),
+      pairs.map((both) =>
+        h("div", { class: "row" }, both.map((one) =>
+          h("button", {
+            type: "button", class: `chip ${one.text === now ? "chosen" : ""}`, "aria-pressed": one.text === now ? "true" : "false", title: one.text, onclick: () => onpick(one),
+          }, t("translate.variant", { pronoun: one.pronoun, word: one.stands_for }))))),
+      h("button", { type: "button", class: "plain", onclick: another }, t("translate.another")),
+    );
+    if (focused >= 0) node.querySelectorAll("button")[focused]?.focus();
+  }
+
+  async function another() {
+    const one = await load(next);
+    if (one) onpick(one);
+  }
+
+  return {
+    node,
+    load,
+    of: (text) => known.get(text.trim()) ?? null,
+    mark(text) {
+      now = text.trim();
+      draw();
+    },
+  };
+}

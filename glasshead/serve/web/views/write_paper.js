@@ -1,0 +1,144 @@
+// The text as tokens. Some tokens are only a part of a character: they are shown together once it is whole.
+//
+//   const paper = tokenPaper(onselect);  paper.set(tokens);  paper.add(token);  paper.select(at)
+// `units` are {from, to, text, node}: tokens from (included) to (not included).
+
+import { along, fill, h } from "../dom.js";
+import { Scale } from "../scale.js";
+import { t } from "../words.js";
+
+export const SURPRISE = new Scale("linear", 0, 12); // bits; what is more is as dark as that
+
+export const bits = (token) => (Number.isFinite(token?.logprob) ? -token.logprob / Math.LN2 : null);
+
+export function tokenPaper(onselect) {
+  const node = h("div", { class: "write-paper", role: "listbox", "aria-label": t("write.text"), "aria-orientation": "horizontal" });
+  let tokens = [];
+  let units = [];
+  let selected = null; // a unit
+  node.addEventListener("click", (event) => {
+    const at = units.findIndex((unit) => unit.node === event.target.closest(".token"));
+    if (at >= 0) onselect(units[at].from);
+  });
+  node.addEventListener("keydown", (event) => {
+    const at = along(event, units.map((unit) => unit.node), units.findIndex((unit) => unit.node === document.activeElement));
+    if (at !== null) onselect(units[at].from);
+  });
+
+  function add(token) {
+    const last = units[units.length - 1];
+    const n = tokens.length;
+    tokens.push(token);
+    if (last && !last.text && !token.special) {
+      last.to = n + 1;
+      last.text = token.text;
+      draw(last);
+    } else {
+      const unit = { from: n, to: n + 1, text: token.text, special: token.special, node: h("span", { class: "token", role: "option", "aria-selected": "false" }) };
+      unit.node.tabIndex = units.length ? -1 : 0;
+      units.push(unit);
+      draw(unit);
+      node.append(unit.node);
+    }
+  }
+
+  function draw(unit) {
+    const first = tokens[unit.from];
+    unit.node.textContent = unit.text ? unit.text.replaceAll("\n", "↵\n") : "·";
+    unit.node.classList.toggle("given", first.how === "given");
+    unit.node.classList.toggle("chosen-by-hand", first.how === "chosen");
+    unit.node.classList.toggle("special", Boolean(first.special));
+    unit.node.classList.toggle("part", !unit.text);
+    const told = surprise(unit);
+    unit.node.setAttribute("aria-label", t("write.token.said", { word: unit.text, bits: told === null ? "–" : told.toFixed(1) }));
+    unit.node.title = told === null ? "" : t("write.bits", { bits: told.toFixed(1) });
+  }
+
+  // Of all its tokens together.
+  function surprise(unit) {
+    const all = tokens.slice(unit.from, unit.to).map(bits);
+    return all.some((one) => one === null) ? null : all.reduce((a, b) => a + b, 0);
+  }
+
+  // by: "surprise", "none", or a Map from tokens to weights
+  function colour(by, seenFrom = 0) {
+    const most = by instanceof Map ? Math.max(1e-9, ...by.values()) : 1;
+    const scale = by instanceof Map ? new Scale("linear", 0, most) : SURPRISE;
+    for (const unit of units) {
+      let value = null;
+      if (by === "surprise") value = surprise(unit);
+      else if (by instanceof Map) {
+        value = 0;
+        for (let at = unit.from; at < unit.to; at++) value += by.get(at) ?? 0;
+      }
+      unit.value = value;
+      unit.node.style.backgroundColor = value === null || (by instanceof Map && !value) ? "" : scale.colour(value);
+      unit.node.style.color = value === null || (by instanceof Map && !value) ? "" : scale.ink(value);
+      unit.node.classList.toggle("unseen", unit.to <= seenFrom);
+    }
+    return most;
+  }
+
+  function select(at) {
+    const found = units.find((unit) => at >= unit.from && at < unit.to) ?? null;
+    for (const unit of [selected, found]) {
+      unit?.node.classList.toggle("selected", unit === found);
+      unit?.node.setAttribute("aria-selected", unit === found ? "true" : "false");
+    }
+    if (found) for (const unit of units) unit.node.tabIndex = unit === found ? 0 : -1;
+    selected = found;
+    return found;
+  }
+
+  return {
+    node,
+    add,
+    select,
+    colour,
+    surprise,
+    set(next) {
+      fill(node);
+      tokens = [];
+      units = [];
+      selected = null;
+      for (const token of next) add(token);
+    },
+    get tokens() {
+      return tokens;
+    },
+    get units() {
+      return units;
+    },
+    refresh: (at) => units.filter((unit) => at >= unit.from && at < unit.to).forEach(draw),
+    wordAt: (at) => units.find((unit) => at >= unit.from && at < unit.to)?.text ?? "",
+  };
+}
+
+// The text with its colours, for any painter; gives the height.
+export function drawPaper(painter, paper, { x, y, w, scale, colours }) {
+  const size = 18;
+  const row = 32;
+  let [left, top] = [x, y];
+  for (const unit of paper.units) {
+    for (const [n, piece] of unit.text.split("\n").entries()) {
+      if (n) [left, top] = [x, top + row];
+      for (const letters of cut(painter, piece, w, size)) {
+        const wide = painter.measure(letters, { size });
+        if (left + wide > x + w && left > x) [left, top] = [x, top + row];
+        const bare = unit.value === null || unit.value === undefined;
+        if (!bare) painter.rect(left, top, wide, row - 5, { fill: scale.colour(unit.value), radius: 3 });
+        painter.text(left, top + 20, letters, { size, fill: bare ? colours.ink : scale.ink(unit.value) });
+        left += wide + 1;
+      }
+    }
+  }
+  return top + row - y;
+}
+
+// A piece that is wider than the line is drawn in parts.
+function cut(painter, text, w, size) {
+  if (!text || painter.measure(text, { size }) <= w) return text ? [text] : [];
+  const all = Array.from(text);
+  const half = all.length >> 1;
+  return half ? [...cut(painter, all.slice(0, half).join(""), w, size), ...cut(painter, all.slice(half).join(""), w, size)] : [text];
+}

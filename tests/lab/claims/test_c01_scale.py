@@ -1,0 +1,33 @@
+"""Claim 1, made true and false."""
+
+from glasshead.lab.claims.c01_scale import CLAIM
+from glasshead.lab.claims.claim import Verdict
+from tests.lab.claims.cases import measured, verdict_of
+
+
+def test_it_holds():
+    assert verdict_of(CLAIM) is Verdict.HOLDS
+
+
+def test_it_does_not_hold_when_the_scale_does_nothing():
+    assert verdict_of(CLAIM, scale=lambda D: 1.0) is Verdict.FAILS
+
+
+def test_a_weaker_scale_does_not_mend_it():
+    assert verdict_of(CLAIM, scale=lambda D: D**-0.25) is Verdict.FAILS
+
+
+def test_it_does_not_hold_when_queries_and_keys_are_small():
+    assert verdict_of(CLAIM, spread=0.1) is Verdict.FAILS
+
+
+def test_it_does_not_hold_when_queries_and_keys_are_so_large_that_no_scale_helps():
+    # Narrow heads are sharp as well: then it is not the width.
+    assert verdict_of(CLAIM, spread=10) is Verdict.FAILS
+
+
+def test_it_holds_only_when_the_spread_is_large_enough():
+    # Random queries and keys are sharp still, those of a layer no more.
+    finding = CLAIM.judge(measured(CLAIM, spread=0.5))
+    assert finding.verdict is Verdict.HOLDS_WHEN
+    assert finding.words.en.startswith("Holds only for: random queries and keys.")

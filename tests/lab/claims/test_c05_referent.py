@@ -1,0 +1,117 @@
+"""Claim 5 on one small reader of each kind, and what would make it false."""
+
+import copy
+
+import pytest
+import torch
+
+from glasshead.lab.claims.c05_referent import CLAIM, judge, measure
+from glasshead.lab.claims.claim import Budget, Verdict
+from glasshead.lab.claims.drawing import render
+from glasshead.lab.claims.readers import (
+    GENDER,
+    LANG,
+    NAME,
+    SHUFFLED,
+    Training,
+    answered,
+    classes_of,
+    readers,
+    referents,
+    seen_stories,
+    tokenizer,
+    untrained,
+)
+from glasshead.train.refer import NOWHERE, story_batch
+
+SMALL = Training(600, 0)  # shared with the tests of claims 9 and 12, so trained once
+BUDGET = Budget(True, (1,))
+
+
+@pytest.fixture(scope="module")
+def evidence():
+    return measure(BUDGET, training=SMALL, n_stories=101)
+
+
+def test_a_pronoun_looks_at_the_word_that_must_be_named_and_less_if_its_gender_will_do(evidence):
+    assert judge(evidence).verdict is Verdict.HOLDS_WHEN
+
+
+def test_another_word_than_the_pronoun_does_not_look_at_the_referent():
+    first = measure(BUDGET, whose=lambda story: 0, training=SMALL, n_stories=101)
+    assert judge(first).verdict is Verdict.FAILS
+
+
+def changed(evidence, **readers):
+    evidence = copy.deepcopy(evidence)
+    for name, figures in readers.items():
+        evidence["readers"][name] |= figures
+    return evidence
+
+
+def test_it_holds_for_all_if_the_task_makes_no_difference(evidence):
+    named = {k: evidence["readers"][NAME][k] for k in ("accuracy", "share", "weight")}
+    assert judge(changed(evidence, gender=named)).verdict is Verdict.HOLDS
+
+
+@pytest.mark.parametrize(
+    ("figures", "verdict"),
+    [
+        ({"share": [0.7]}, Verdict.FAILS),
+        ({"weight": [0.3]}, Verdict.FAILS),
+        ({"accuracy": [0.5]}, Verdict.UNCLEAR),
+        ({"share": [0.8, 0.99]}, Verdict.UNCLEAR),
+    ],
+)
+def test_a_low_share_or_weight_refutes_it_and_an_unlearned_task_says_nothing(
+    evidence, figures, verdict
+):
+    n = max(map(len, figures.values()))
+    alike = {k: evidence["readers"][NAME][k] * n for k in ("accuracy", "share", "weight")}
+    others = {name: {"share": evidence["readers"][name]["share"] * n,
+                     "weight": evidence["readers"][name]["weight"] * n}
+              for name in (GENDER, "untrained")}  # fmt: skip
+    assert judge(changed(evidence, name=alike | figures, **others)).verdict is verdict
+
+
+def test_no_better_than_before_training_is_not_learned_attention(evidence):
+    before = {"share": evidence["readers"][NAME]["share"]}
+    assert judge(changed(evidence, untrained=before)).verdict is Verdict.FAILS
+
+
+def test_looking_elsewhere_in_the_documents_own_sentence_refutes_it(evidence):
+    elsewhere = [float(at != evidence["referent"]) for at in range(len(evidence["words"]))]
+    assert judge(changed(evidence, name={"sentence": [elsewhere]})).verdict is Verdict.FAILS
+
+
+def test_a_gender_that_was_not_learned_says_nothing(evidence):
+    assert judge(changed(evidence, gender={"accuracy": [0.5]})).verdict is Verdict.UNCLEAR
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_it_can_be_drawn(evidence, lang):
+    assert render(CLAIM, evidence, lang)[1:4] == b"PNG"
+
+
+@pytest.mark.parametrize(("answers", "n"), [(NAME, len(set(referents()))), (GENDER, 3), ("7", 7)])
+def test_classes_are_as_many_as_asked_for_and_named_by_one_of_their_words(answers, n):
+    classes = classes_of(answers)[referents()]
+    assert len(set(classes.tolist())) == n
+    torch.testing.assert_close(classes_of(answers)[classes], classes)
+
+
+def test_answers_by_class_stay_where_the_pronouns_are():
+    batch = story_batch(seen_stories(11), tokenizer(), LANG)
+    by_gender = answered(batch, classes_of(GENDER))
+    assert torch.equal(by_gender.answers == NOWHERE, batch.answers == NOWHERE)
+    assert len(set(by_gender.answers[by_gender.answers != NOWHERE].tolist())) <= 3
+
+
+def test_readers_of_two_tasks_start_alike_and_are_trained_once():
+    nothing = Training(0, 0)
+    kinds = [(task, (5,), nothing) for task in (NAME, GENDER, SHUFFLED)]
+    made = [some[0] for some in readers(BUDGET, kinds).values()]
+    for one in made:
+        for mine, start in zip(one.model.parameters(), untrained(5).parameters(), strict=True):
+            assert torch.equal(mine, start)
+    assert [some[0] for some in readers(BUDGET, kinds).values()] == made

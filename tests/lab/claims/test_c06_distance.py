@@ -1,0 +1,45 @@
+"""Claim 6, made true and false."""
+
+import pytest
+
+from glasshead.lab.claims.c06_distance import CLAIM
+from glasshead.lab.claims.claim import Budget, Verdict
+from glasshead.lab.claims.drawing import render
+from tests.lab.claims.cases import measured
+
+FEW = Budget(quick=True, seeds=(0, 1))
+SMALL = {"distances": (2, 40), "steps": 150, "rates": (3e-3,)}
+
+
+@pytest.fixture(scope="module")
+def honest():
+    return measured(CLAIM, FEW, **SMALL)
+
+
+def test_it_holds_against_the_usual_lstm(honest):
+    assert CLAIM.judge(honest).verdict in {Verdict.HOLDS, Verdict.HOLDS_WHEN}
+
+
+def test_all_sides_are_of_one_size(honest):
+    sizes = honest["parameters"].values()
+    assert max(sizes) / min(sizes) < 1.02
+
+
+def test_it_does_not_hold_when_attention_cannot_look_that_far():
+    short_sighted = measured(CLAIM, FEW, **SMALL, window=8)
+    assert CLAIM.judge(short_sighted).verdict is Verdict.FAILS
+
+
+def test_it_does_not_hold_where_the_lstm_remembers_as_well(honest):
+    near = {side: [rows[0], rows[0]] for side, rows in honest["accuracy"].items()}
+    assert CLAIM.judge({**honest, "accuracy": near}).verdict is Verdict.FAILS
+
+
+def test_it_holds_only_against_shut_gates_when_open_ones_reach_as_far(honest):
+    accuracy = {**honest["accuracy"], "open lstm": honest["accuracy"]["attention"]}
+    assert CLAIM.judge({**honest, "accuracy": accuracy}).verdict is Verdict.HOLDS_WHEN
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_it_is_drawn(honest, lang):
+    assert render(CLAIM, honest, lang).startswith(b"\x89PNG")

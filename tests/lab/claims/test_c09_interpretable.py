@@ -1,0 +1,62 @@
+"""Claim 9 on one small reader of each kind, and what would make it false."""
+
+import copy
+
+import pytest
+import torch
+
+from glasshead.lab.claims.c09_interpretable import CLAIM, _stories, judge, measure
+from glasshead.lab.claims.claim import Budget, Verdict
+from glasshead.lab.claims.drawing import render
+from glasshead.lab.claims.readers import GENDER, LANG, NAME, Training
+
+SMALL = Training(600, 0)
+BUDGET = Budget(True, (1,))
+
+
+@pytest.fixture(scope="module")
+def evidence():
+    return measure(BUDGET, training=SMALL, n_stories=29)
+
+
+def test_the_answer_rests_on_the_word_looked_at_but_not_on_one_head(evidence):
+    finding = judge(evidence)
+    assert finding.verdict is Verdict.HOLDS_WHEN
+    assert "one place" in finding.words.en
+
+
+def test_hiding_the_word_that_is_not_looked_at_refutes_it():
+    swapped = measure(
+        BUDGET, choose=lambda weights: weights.argmin(1), training=SMALL, n_stories=29
+    )
+    assert judge(swapped).verdict is Verdict.FAILS
+
+
+def test_it_holds_if_every_head_and_task_rests_on_the_word(evidence):
+    evidence = copy.deepcopy(evidence)
+    for reader in (NAME, GENDER):
+        evidence["readers"][reader] |= {"accuracy": [1.0]}
+        for place in ("best", "all"):
+            evidence["readers"][reader] |= {f"looked, {place}": [0.9], f"other, {place}": [0.1]}
+    assert judge(evidence).verdict is Verdict.HOLDS
+    evidence["readers"][GENDER]["looked, best"] = [0.2]
+    assert judge(evidence).words.en.startswith("Holds only when the map is read as pointing")
+    evidence["readers"][GENDER]["accuracy"] = [0.5]
+    assert judge(evidence).verdict is Verdict.UNCLEAR
+
+
+def test_both_nouns_are_as_often_meant_and_as_far_away():
+    stories, pairs = _stories(23)
+    pronouns = torch.tensor([story.pronouns[LANG][-1].index for story in stories])
+    meant = torch.tensor([story.pronouns[LANG][-1].referent_index for story in stories])
+    is_actor = meant == pairs[:, 0]
+    assert is_actor.sum() * 2 == len(stories)
+    other = torch.where(is_actor, pairs[:, 1], pairs[:, 0])
+    apart = ((pronouns - meant).sum() - (pronouns - other).sum()).abs() / len(stories)
+    assert apart < 0.5
+    assert all(story.actor.gender != story.thing.gender for story in stories)
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_it_can_be_drawn(evidence, lang):
+    assert render(CLAIM, evidence, lang)[1:4] == b"PNG"

@@ -1,0 +1,40 @@
+"""docs/claims.md says what docs/claims.json holds, and the verdicts follow from its evidence."""
+
+from pathlib import Path
+
+import pytest
+
+from glasshead.lab.claims import load_claim
+from glasshead.lab.claims.report import read_docs
+from glasshead.lab.claims.report_docs import markdown
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+
+
+@pytest.fixture(scope="module")
+def found():
+    if not (DOCS / "claims.json").exists():
+        pytest.skip("docs/claims.json has not been written yet")
+    return read_docs(DOCS)
+
+
+def test_every_number_in_the_page_is_that_of_the_results(found):
+    written = (DOCS / "claims.md").read_text(encoding="utf-8")
+    assert written == markdown(found.claims, found.ladder)
+
+
+def test_every_verdict_follows_from_the_evidence(found):
+    for number, stored in found.claims.items():
+        finding = load_claim(number).judge(stored.evidence)
+        assert finding == stored.finding, number
+
+
+def test_the_page_is_of_a_full_run(found):
+    assert [number for number, stored in found.claims.items() if stored.quick] == []
+
+
+def test_every_figure_is_there(found):
+    for number in found.claims:
+        for lang in ("en", "zh"):
+            path = DOCS / "img" / "claims" / f"{number:02}.{lang}.png"
+            assert path.read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,147 @@
+"""The report says what was found, in both languages, and nothing else."""
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from glasshead.errors import InputError
+from glasshead.lab.claims import claim_modules, report
+from glasshead.lab.claims.documents import ERRATA
+from glasshead.lab.claims.report_docs import markdown, number
+from glasshead.lab.claims.store import write
+from tests.lab.claims.cases import stored
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Results of three claims, and of a ladder of two rungs."""
+    claims, ladder = tmp_path_factory.mktemp("claims"), tmp_path_factory.mktemp("ladder")
+    for n in (3, 4, 13):
+        write(claims, stored(n), {})
+    climb = {"rung": 1, "seed": 0, "steps": 9, "parameters": 1234, "train": 5.5, "val": 5.25,
+             "tokens_per_s": 9.0, "curve": [{"step": 9, "train": 5.5, "val": 5.25}]}  # fmt: skip
+    row = {"rung": 1, "parameters": 1234, "train": 5.5, "train_sd": 0.01, "val": 5.25,
+           "val_sd": 0.02, "best_val": 5.25, "tokens_per_s": 9.0, "climbs": [climb, climb],
+           "adds": "x", "model": {}, "lr": 0.1, "batch_size": 3}  # fmt: skip
+    rungs = [row, {**row, "rung": 2, "val": 5.125, "climbs": [{**climb, "rung": 2}]}]
+    text = {"name": "some.txt", "characters": 12345, "vocabulary": 67}
+    (ladder / "ladder.json").write_text(json.dumps({"text": text, "rungs": rungs}))
+    return claims, ladder
+
+
+@pytest.fixture(scope="module")
+def found(folders):
+    return report.gather(*folders)
+
+
+@pytest.fixture(scope="module")
+def page(found, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "deep" / "report.html"
+    report.write_page(found, path, "zh")
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def docs(found, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("docs")
+    report.write_docs(found, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def text(docs):
+    return (docs / "claims.md").read_text(encoding="utf-8")
+
+
+class Text(HTMLParser):
+    """What is shown of each language, tags balanced."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.shown, self.sources = [], {"en": "", "zh": ""}, []
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        if tag == "img":
+            self.sources.append(attrs["src"])
+        if tag not in ("img", "meta", "input", "br"):
+            self.open.append((tag, attrs.get("lang")))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop()[0] == tag
+
+    def handle_data(self, data):
+        langs = [lang for tag, lang in self.open if lang and tag != "html"]
+        for lang in langs[-1:] or ("en", "zh"):
+            self.shown[lang] += data
+
+
+def test_the_page_shows_every_claim_in_both_languages(found, page):
+    source, page = page, Text()
+    page.feed(source)
+    assert page.open == []
+    for one in found.claims.values():
+        assert one.finding.words.en in page.shown["en"]
+        assert one.finding.words.zh in page.shown["zh"]
+        assert one.finding.words.zh not in page.shown["en"]
+    assert "5.250 ± 0.020" in page.shown["en"]
+    assert "−0.125" in page.shown["en"]  # what rung 2 adds
+    assert len(page.sources) == 2 * 4
+    assert all(source.startswith("data:image/png;base64,iVBOR") for source in page.sources)
+
+
+def test_the_page_loads_nothing(page):
+    assert not re.search(r"(src|href)=\"(?!data:|#)", page)
+    assert "url(" not in page
+    assert "<script" not in page
+
+
+def test_docs_can_be_read_back(found, docs):
+    assert report.read_docs(docs) == found
+
+
+def test_docs_have_their_pictures_and_links(text, docs):
+    pictures = re.findall(r"\]\((img/.+?)\)", text)
+    assert len(pictures) == 2 * 4
+    for path in pictures:
+        assert (docs / path).read_bytes().startswith(b"\x89PNG")
+    anchors = set(re.findall(r'<a id="(.+?)">', text))
+    assert set(re.findall(r"\]\(#(.+?)\)", text)) <= anchors
+
+
+def test_docs_hold_every_finding_in_both_languages(found, text):
+    for one in found.claims.values():
+        assert one.finding.words.en in text
+        assert one.finding.words.zh in text
+        for value in one.finding.numbers.values():
+            assert text.count(number(value)) >= 2
+
+
+def test_claims_that_were_not_measured_are_named(text):
+    [line] = [line for line in text.splitlines() if line.startswith("Not yet measured")]
+    named = {int(n) for n in re.findall(r"\d+", line)}
+    assert named == set(claim_modules()) - {3, 4, 13}
+
+
+def test_all_sixteen_errors_are_named_in_both_languages(text):
+    assert len(ERRATA) == 16
+    for one in ERRATA:
+        for words in (one.says, one.correct):
+            assert words.en in text
+            assert words.zh in text
+
+
+def test_without_a_ladder_there_is_no_ladder(folders, tmp_path):
+    found = report.gather(folders[0], tmp_path)
+    assert found.ladder is None
+    assert "## The ladder" not in markdown(found.claims, None)
+
+
+def test_nothing_to_report_and_a_damaged_ladder_are_named(folders, tmp_path):
+    with pytest.raises(InputError, match="no claim has been measured"):
+        report.gather(tmp_path, tmp_path)
+    (tmp_path / "ladder.json").write_text("{}")
+    with pytest.raises(InputError, match=r"ladder\.json is no result of the ladder"):
+        report.gather(folders[0], tmp_path)

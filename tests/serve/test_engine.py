@@ -1,0 +1,298 @@
+"""Answers to many at once are those to each alone, and who goes away is gone."""
+
+import asyncio
+import gc
+import threading
+import time
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glasshead.errors import BusyError, ConfigError, GlassheadError, InputError, NotFiniteError
+from glasshead.generate.decode import generate
+from glasshead.generate.sampling import GREEDY, SamplingConfig
+from glasshead.generate.stream import TextStream
+from glasshead.serve import writer as writer_module
+from glasshead.serve.engine import Ask, Engine
+from glasshead.serve.library import Library, Served
+from glasshead.serve.spoken import Spoken, Token
+from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer
+from tests.generate.runs import make_run
+
+WILD = SamplingConfig(temperature=1.4)
+EOS = ByteTokenizer(["<eos>"])
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory) -> Served:
+    """A model that says any bytes at all, half characters among them."""
+    folder = tmp_path_factory.mktemp("runs")
+    make_run(folder / "bytes", EOS)
+    return Library(folder).open("bytes")
+
+
+@pytest.fixture
+def engine():
+    found = Engine(batch=4, waiting=3)
+    yield found
+    found.close()
+    assert found.running == found.waiting == 0
+
+
+async def heard(stream) -> list[Token]:
+    return [token async for token in stream]
+
+
+def expected(served, ask) -> tuple[str, str]:
+    """The text and the end, by `generate` and the tokenizer alone."""
+    loaded = served.loaded
+    steps = generate(
+        loaded.model, [ask.ids], ask.sampling, max_tokens=ask.max_tokens, seed=ask.seed,
+        stop_ids=[256],
+    )  # fmt: skip
+    ids = [token for [token] in steps if token is not None]
+    text = TextStream(loaded.tokenizer, ask.stop)
+    said = ""
+    for token in ids:
+        said += text.push(token)
+        if text.done:
+            return said, "stop"
+    said += text.flush()
+    return said, "length" if len(ids) == ask.max_tokens and not text.done else "stop"
+
+
+def test_many_answers_at_once_are_those_to_each_alone(served, engine):
+    asks = [
+        Ask([i, 2 * i], WILD, max_tokens=20 + i, seed=i, stop=["\n"] * (i % 2)) for i in range(1, 8)
+    ]
+
+    async def talk():
+        return await asyncio.gather(*(heard(engine.stream(served, ask)) for ask in asks))
+
+    for ask, tokens in zip(asks, asyncio.run(talk()), strict=True):
+        text, finish = expected(served, ask)
+        assert "".join(token.text for token in tokens) == text
+        assert tokens[-1].finish == finish
+        assert [token.finish for token in tokens[:-1]] == [None] * (len(tokens) - 1)
+        assert [token.id is None for token in tokens] == [False] * (len(tokens) - 1) + [True]
+
+
+def test_alternatives_come_with_their_texts(served, engine):
+    async def talk():
+        return await heard(engine.stream(served, Ask([7], GREEDY, max_tokens=5, alternatives=3)))
+
+    *tokens, _ = asyncio.run(talk())
+    assert len(tokens) == 5
+    for token in tokens:
+        (best, text, logprob), *others = token.alternatives
+        assert (best, logprob) == (token.id, token.logprob)
+        assert text == EOS.decode([best])
+        assert len(others) == 2
+
+
+def test_a_stream_that_is_let_go_of_leaves_the_batch(served, engine):
+    async def talk():
+        async for _ in engine.stream(served, Ask([1], WILD, max_tokens=10_000)):
+            break  # forgotten
+        gone = asyncio.ensure_future(heard(engine.stream(served, Ask([2], WILD, 10_000))))
+        closed = engine.stream(served, Ask([3], WILD, 10_000))
+        await asyncio.sleep(0.05)
+        gone.cancel()
+        closed.close()
+        never = engine.stream(served, Ask([4], WILD, 10_000))
+        del never
+        gc.collect()
+        last = await heard(engine.stream(served, Ask([5], GREEDY, 3)))
+        while engine.running or engine.waiting:
+            await asyncio.sleep(0.01)
+        return last
+
+    assert asyncio.run(talk())[-1].finish == "length"
+
+
+def test_who_comes_first_is_served_first_and_too_many_are_refused(served, engine):
+    ends = []
+
+    async def talk():
+        long = [engine.stream(served, Ask([1], GREEDY, 10_000)) for _ in range(4)]
+        for stream in long:
+            await anext(stream)
+        line = [engine.stream(served, Ask([2], GREEDY, 2)) for _ in range(3)]
+        with pytest.raises(BusyError, match="4 texts are being written and 3 are waiting") as busy:
+            engine.stream(served, Ask([3], GREEDY, 2))
+        assert 1 <= busy.value.retry_after <= 60
+        assert (engine.running, engine.waiting) == (4, 3)
+
+        async def wait(number, stream):
+            await heard(stream)
+            ends.append(number)
+
+        waits = [asyncio.ensure_future(wait(number, each)) for number, each in enumerate(line)]
+        long[0].close()
+        await asyncio.gather(*waits)
+        assert ends == [0, 1, 2]
+        again = await heard(engine.stream(served, Ask([3], GREEDY, 2)))
+        for stream in long:
+            stream.close()
+        return again
+
+    assert len(asyncio.run(talk())) == 3
+
+
+def test_texts_that_would_fill_the_memory_together_wait_for_each_other(served, engine, monkeypatch):
+    monkeypatch.setattr(writer_module, "CACHE", 1)
+    most = 0
+
+    async def counted(stream):
+        nonlocal most
+        async for _ in stream:
+            most = max(most, engine.running)
+
+    async def talk():
+        streams = [engine.stream(served, Ask([n], GREEDY, 9)) for n in (1, 2, 3)]
+        await asyncio.gather(*map(counted, streams))
+
+    asyncio.run(talk())
+    assert most == 1
+
+
+def test_an_error_of_one_text_is_told_to_that_one_alone(tmp_path, engine):
+    make_run(tmp_path / "bytes", EOS)
+    served = Library(tmp_path).open("bytes")
+    with torch.no_grad():
+        served.loaded.model.embedding.weight[77] = torch.nan
+    good = Ask([1, 2], GREEDY, 12)
+
+    async def talk():
+        asks = [good, Ask([77], GREEDY, 12), good]
+        streams = [heard(engine.stream(served, ask)) for ask in asks]
+        return await asyncio.gather(*streams, return_exceptions=True)
+
+    one, error, other = asyncio.run(talk())
+    assert isinstance(error, NotFiniteError)
+    for tokens in (one, other):
+        assert "".join(token.text for token in tokens) == expected(served, good)[0]
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "message"),
+    [
+        (Ask([]), InputError, "empty"),
+        (Ask([257]), InputError, "257"),
+        (Ask([1], max_tokens=0), ConfigError, "max_tokens"),
+        (Ask([1], stop=["a", ""]), ConfigError, "stop"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_with_a_request_is_said_at_once(served, engine, ask, error, message):
+    async def talk():
+        engine.stream(served, ask)
+
+    with pytest.raises(error, match=message):
+        asyncio.run(talk())
+
+
+def test_a_thread_ends_when_there_is_nothing_to_do_and_another_begins(served, engine, monkeypatch):
+    monkeypatch.setattr(writer_module, "IDLE", 0.0)
+
+    async def talk():
+        return await heard(engine.stream(served, Ask([1], GREEDY, 2)))
+
+    first = asyncio.run(talk())
+    end = time.monotonic() + 20
+    while engine._writers:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    assert asyncio.run(talk()) == first
+
+
+def test_closing_tells_those_who_are_not_done(served):
+    engine = Engine(batch=1, waiting=5)
+
+    async def talk():
+        streams = [heard(engine.stream(served, Ask([1], WILD, 100_000))) for _ in range(3)]
+        threading.Timer(0.2, engine.close).start()
+        return await asyncio.gather(*streams, return_exceptions=True)
+
+    for error in asyncio.run(talk()):
+        assert isinstance(error, GlassheadError)
+        assert "shutting down" in str(error)
+
+    async def more():
+        engine.stream(served, Ask([1]))
+
+    with pytest.raises(BusyError, match="shutting down"):
+        asyncio.run(more())
+
+
+def test_who_else_wants_the_model_gets_it_soon(served, engine):
+    """The lock is held again and again by a busy batch; others must not starve before it."""
+    waits = []
+
+    def look():
+        for _ in range(10):
+            start = time.monotonic()
+            with served.lock:
+                waits.append(time.monotonic() - start)
+            time.sleep(0.01)
+
+    async def talk():
+        streams = [engine.stream(served, Ask([1], WILD, 100_000)) for _ in range(4)]
+        await anext(streams[0])
+        await asyncio.to_thread(look)
+        for stream in streams:
+            stream.close()
+
+    asyncio.run(talk())
+    assert sorted(waits)[5] < 1.0  # seconds, on a loaded machine
+
+
+MERGED = BPETokenizer.train("ab春aab春春bba春" * 5, vocab_size=290)
+letters = st.text("ab春", max_size=20)
+stops = st.lists(st.text("ab春", min_size=1, max_size=4), max_size=3)
+
+
+@given(letters, stops, st.sampled_from([ByteTokenizer(), MERGED]))
+def test_tokens_are_the_text_before_the_first_stop_string_and_nothing_of_it(text, stop, tokenizer):
+    reader, spoken = TextStream(tokenizer, stop), Spoken(tokenizer, stop)
+    said, told = "", []
+    for token in tokenizer.encode_ids(text).tolist():
+        said += reader.push(token)
+        told += spoken.push(Token(token))
+        assert said.startswith("".join(each.text for each in told))
+        if spoken.done:
+            break
+    assert spoken.done == reader.done
+    if not spoken.done:
+        said += reader.flush()
+        rest, half = spoken.end()
+        told += rest
+        assert half == ""
+    assert "".join(each.text for each in told) == said
+    # Of the ids that are told, only the last may reach into the stop string.
+    ids = [each.id for each in told]
+    assert tokenizer.decode_bytes(ids).startswith(said.encode())
+    assert said.encode().startswith(tokenizer.decode_bytes(ids[:-1]))
+
+
+def test_half_a_character_is_never_told(served):
+    spoken = Spoken(EOS)
+    tokens = [token for byte in "春a".encode() for token in spoken.push(Token(byte))]
+    assert [token.text for token in tokens] == ["", "", "春", "a"]
+    assert [token.text for byte in "春".encode()[:2] for token in spoken.push(Token(byte))] == [
+        "",
+        "",
+    ]
+    assert spoken.end() == ([], "�")
+
+
+def test_a_model_that_does_not_write_is_named(world_runs, engine):
+    served = Library(world_runs).open("reader")
+
+    async def talk():
+        engine.stream(served, Ask([1]))
+
+    with pytest.raises(InputError, match="reader writes no text"):
+        asyncio.run(talk())

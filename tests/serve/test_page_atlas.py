@@ -1,0 +1,261 @@
+"""The Atlas in a real browser: a map of 100,000 tokens, and what is written in the page."""
+
+import json
+import re
+from contextlib import suppress
+from urllib.parse import parse_qs
+
+import pytest
+
+from glasshead.observe.atlas import open_glass
+from glasshead.text.tinyworld import corpus
+from tests.serve.conftest import live, until
+from tests.serve.made_up import SCRIPT, long_atlas
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+
+NAME = "<b>long.glass"
+READY = ".map[data-missing='0']"
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory):
+    path = tmp_path_factory.mktemp("books") / NAME
+    long_atlas(100_000).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def shelf(book):
+    with live(book.parent) as found:
+        # The first look from afar at a head that was not measured takes seconds; once.
+        found.app.state.library.open(NAME).atlas.cells(0, 0, 10)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def exact(book):
+    return open_glass(book)
+
+
+def opened(page, shelf, address=""):
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto(f"{shelf.url}/#view=atlas&lang=en&head=0&{address}")
+    page.wait_for_selector(READY)
+    return page.locator(".sheet")
+
+
+def now(page):
+    return {
+        name: values[0]
+        for name, values in parse_qs(page.evaluate("location.hash.slice(1)")).items()
+    }
+
+
+def level(page):
+    return int(page.get_attribute(".map", "data-level"))
+
+
+def test_100_000_tokens_from_afar_down_to_single_weights(page, shelf, exact):
+    sheet = opened(page, shelf)
+    assert "100,000 tokens" in page.inner_text(".titles")
+    assert level(page) == 8  # about 700 pixels for 100,000 tokens
+    sheet.focus()
+    found = []
+    while level(page) > 0:
+        page.keyboard.press("+")
+        page.wait_for_timeout(50)
+        page.wait_for_selector(READY)
+        found.append(level(page))
+    assert found == [7, 6, 5, 4, 3, 2, 1, 0]
+    for _ in range(5):
+        page.keyboard.press("+")
+    page.keyboard.press("d")  # to the diagonal, where there is something to see
+    page.wait_for_selector(READY)
+    until(lambda: "at" in now(page))
+    box = sheet.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2 + 60)
+    until(lambda: re.search(r"weight [\d.]", page.inner_text(".tip")))
+    row, col = (
+        int(n.replace(",", ""))
+        for n in re.findall(r"(?:row|column) ([\d,]+)", page.inner_text(".tip"))
+    )
+    weight = float(re.search(r"weight ([\d.e-]+)", page.inner_text(".tip"))[1])
+    assert col <= row
+    assert weight == pytest.approx(float(exact.tile(0, 0, row, col)), rel=0.06, abs=6e-4)
+    # The text has come along.
+    until(lambda: page.locator(".strip .here").count() == 2)
+    until(lambda: page.inner_text(".strip >> nth=0 >> .here") == exact.tokens[0][row])
+    assert page.inner_text(".strip >> nth=1 >> .here") == exact.tokens[0][col]
+    # The address shows the same to someone else.
+    until(lambda: "at" in now(page))
+    page.wait_for_timeout(500)
+    place = now(page)["at"]
+    page.reload()
+    page.wait_for_selector(READY)
+    page.wait_for_timeout(500)
+    assert now(page)["at"] == place
+    page.locator(".sheet").focus()
+    page.keyboard.press("Home")
+    until(lambda: "at" not in now(page))
+    assert level(page) == 8
+
+
+def test_panning_and_zooming_never_hold_the_page_for_50_ms(page, shelf, browser):
+    """By the processor's clock: what else runs on the machine is not the page's fault."""
+    sheet = opened(page, shelf, "at=60000,70000,-5.5")
+    box = sheet.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.evaluate("""() => {
+      window.gaps = [];
+      let last = performance.now();
+      const tick = (t) => { gaps.push(t - last); last = t; requestAnimationFrame(tick); };
+      requestAnimationFrame(tick);
+      window.long = [0];
+      const told = (list) => long.push(...list.getEntries().map((entry) => entry.duration));
+      new PerformanceObserver(told).observe({entryTypes: ["longtask"]});
+    }""")
+    categories = ["disabled-by-default-devtools.timeline", "devtools.timeline", "toplevel"]
+    browser.start_tracing(page=page, categories=categories)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    for step in range(40):
+        page.mouse.move(x - 14 * (step % 20), y + 11 * (step % 20))
+        page.wait_for_timeout(16)
+    page.mouse.up()
+    for step in range(30):
+        page.mouse.wheel(0, -120 if step < 20 else 160)
+        page.wait_for_timeout(16)
+    page.wait_for_selector(READY)
+    events = json.loads(browser.stop_tracing())["traceEvents"]
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    tasks = [
+        e["tdur"] / 1000 for e in events
+        if e["name"] in ("RunTask", "ThreadControllerImpl::RunTask") and "tdur" in e
+        and names.get((e["pid"], e["tid"])) == "CrRendererMain"
+    ]  # fmt: skip
+    assert len(tasks) > 100
+    clock = page.evaluate("[Math.max(...long), Math.max(...gaps)]")
+    print(f"longest task: {max(tasks):.1f} ms of processor time; {clock[0]} ms by the clock, "
+          f"{clock[1]:.0f} ms between two frames")  # fmt: skip
+    assert max(tasks) < 50
+
+
+def test_while_a_page_loads_a_coarser_one_is_shown_and_what_is_out_of_sight_is_given_up(
+    page, shelf
+):
+    sheet = opened(page, shelf)
+    held, aborted = [], []
+    page.on("requestfailed", lambda request: aborted.append(request.url))
+    page.route("**/cells?*", lambda route: held.append(route))
+    sheet.focus()
+    for _ in range(5):
+        page.keyboard.press("+")
+    until(lambda: (page.wait_for_timeout(20), held)[1])
+    page.wait_for_timeout(200)
+    assert int(page.get_attribute(".map", "data-missing")) > 0
+    shades = page.evaluate("""() => {
+      const canvas = document.querySelector(".sheet"), found = new Set();
+      const {width, height} = canvas;
+      const data = canvas.getContext("2d").getImageData(width / 4, height / 2, 200, 200).data;
+      for (let i = 0; i < data.length; i += 4) found.add(data.slice(i, i + 3).join());
+      return found.size;
+    }""")
+    assert shades > 20  # no blank paper
+    before = len(held)
+    page.keyboard.press("Shift+ArrowUp")
+    until(lambda: (page.wait_for_timeout(20), len(aborted))[1])
+    assert len(held) >= before
+    page.unroute("**/cells?*")
+    for route in held:
+        with suppress(playwright.Error):  # those that were given up
+            route.continue_()
+    page.keyboard.press("Home")
+    page.wait_for_selector(READY)
+
+
+def test_the_text_the_small_map_and_two_fingers_move_the_map(page, shelf):
+    opened(page, shelf, "at=30000,50000,2")
+    until(lambda: page.locator(".strip .here").count() == 2)
+    target = page.locator(".strip >> nth=0 >> .here + span")
+    at = int(target.get_attribute("data-at"))
+    target.click()
+    until(lambda: float(now(page)["at"].split(",")[1]) == pytest.approx(at, abs=1))
+    mini = page.locator(".mini").bounding_box()
+    page.mouse.click(mini["x"] + mini["width"] / 4, mini["y"] + mini["height"] * 0.75)
+    until(lambda: float(now(page)["at"].split(",")[1]) == pytest.approx(75_000, rel=0.02))
+    x, y, zoom = (float(n) for n in now(page)["at"].split(","))
+    assert x == pytest.approx(25_000, rel=0.05)
+    touch = """([kind, ...points]) => points.forEach(([pointerId, clientX, clientY]) => {
+      const told = {pointerId, clientX, clientY, pointerType: "touch", bubbles: true};
+      document.querySelector(".sheet").dispatchEvent(new PointerEvent(kind, told));
+    })"""
+    page.evaluate("HTMLCanvasElement.prototype.setPointerCapture = () => {}")
+    box = page.locator(".sheet").bounding_box()
+    cx, cy = box["x"] + 62 + (box["width"] - 62) / 2, box["y"] + 50 + (box["height"] - 50) / 2
+    page.evaluate(touch, ["pointerdown", [1, cx - 40, cy], [2, cx + 40, cy]])
+    page.evaluate(touch, ["pointermove", [1, cx - 80, cy], [2, cx + 80, cy]])
+    page.evaluate(touch, ["pointerup", [1, cx - 80, cy], [2, cx + 80, cy]])
+    until(lambda: float(now(page)["at"].split(",")[2]) == pytest.approx(zoom + 1, abs=0.05))
+    assert float(now(page)["at"].split(",")[1]) == pytest.approx(y, abs=2)
+
+
+def test_tokens_and_names_that_are_html_are_shown_as_text(page, shelf):
+    opened(page, shelf, "at=6,6,5")
+    until(lambda: page.locator(".strip .here").count() == 2)
+    assert SCRIPT in page.inner_text(".strip >> nth=0")
+    assert page.inner_text(".titles h1") == NAME
+    assert page.locator("img").count() == 0
+
+
+def test_a_text_is_read_in_the_page_in_both_languages_by_day_and_by_night(page, served, shot):
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.goto(f"{served.url}/#view=atlas&lang=zh&model=writer&layer=1")
+    page.locator("textarea").fill("".join(corpus(60, "zh", 1)))
+    page.get_by_role("button", name="开始读").click()
+    page.wait_for_selector(READY)
+    page.locator(".heads .layer >> nth=1").locator("button >> nth=2").click()
+    until(lambda: (now(page).get("layer"), now(page).get("head")) == ("1", "2"))
+    page.wait_for_selector(READY)
+    seen = now(page)["seen"]
+    box = page.locator(".sheet").bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] * 0.7)
+    page.wait_for_selector(".note ol")
+    page.mouse.move(10, 10)
+    shot(page, "atlas")
+    before = page.evaluate("document.querySelector('.sheet').toDataURL()")
+    page.locator("#theme").click()
+    page.locator("#theme").click()
+    until(lambda: page.evaluate("document.documentElement.dataset.theme") == "dark")
+    page.wait_for_timeout(400)
+    assert page.evaluate("document.querySelector('.sheet').toDataURL()") != before
+    shot(page, "atlas-dark")
+    page.locator("#language").click()
+    page.wait_for_selector(READY)
+    assert "Who looks" in page.inner_text(".texts")
+    assert now(page)["seen"] == seen
+    page.get_by_text("Hide the sink").click()
+    page.wait_for_selector(READY)
+    until(lambda: now(page).get("nosink") == "1")
+    page.get_by_role("radio", name="Mean").click()
+    until(lambda: now(page).get("show") == "mean")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_timeout(300)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    shot(page, "atlas-phone")
+
+
+def test_heads_are_chosen_by_arrow_keys(page, served):
+    page.goto(f"{served.url}/#view=atlas&lang=en&model=writer&text={corpus_text()}")
+    page.wait_for_selector(READY)
+    page.locator(".heads button[aria-selected=true]").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    until(lambda: (now(page).get("layer"), now(page).get("head")) == ("1", "1"))
+    assert "Layer 1, head 1" in page.inner_text(".numbers")
+    page.get_by_text("All numbers of this head").click()
+    assert page.locator(".numbers tr").count() >= 10
+
+
+def corpus_text():
+    return "".join(corpus(5, "zh", 1))

@@ -1,0 +1,279 @@
+"""Look in a real browser: sentences are typed, rankings read off the page, heads taken away."""
+
+import json
+import re
+
+import pytest
+
+from glasshead.text.tinyworld import World
+
+from .byte_gpt import byte_gpt
+
+STORY = World.seed_story()
+TEXT, OTHER = STORY.text("zh"), STORY.flipped().text("zh")
+WORD = ".words-over .word"
+
+
+def opened(page, served, address="model=reader&lang=en"):
+    page.goto(f"{served.url}/#{address}")
+    page.wait_for_selector(f"{WORD}, .cells-over")
+    return page
+
+
+def ranking(page, way="from"):
+    rows = page.locator(f".rank-card.{way} .ranking button").all()
+    return [(r.get_attribute("data-head"), r.get_attribute("data-word")) for r in rows]
+
+
+def said(page):
+    return [row.split() for row in page.locator(".result tbody tr").all_inner_texts()]
+
+
+def test_the_first_thing_seen_is_that_it_looks_at_its_noun(page, served, shot):
+    page.set_viewport_size({"width": 1440, "height": 900})
+    opened(page, served)
+    page.wait_for_selector(".result tbody tr")
+    assert "它" in page.inner_text(".pin-line")
+    assert page.inner_text(".rank-card.from h2") == "Where ‘它’ looks"
+    assert ranking(page)[0][1] == "小猫"
+    assert page.locator(".rank-card.from [aria-pressed=true]").get_attribute("data-word") == "小猫"
+    assert said(page)[0][0] == "小猫"
+    shot(page, "look")
+
+
+@pytest.mark.parametrize(("text", "noun"), [(TEXT, "小猫"), (OTHER, "蝴蝶")])
+def test_a_typed_sentence_is_read_and_its_answer_told(page, served, text, noun):
+    opened(page, served, "model=reader&lang=zh")
+    page.fill(".asking textarea", "")
+    page.type(".asking textarea", text)
+    page.keyboard.press("Enter")
+    page.wait_for_function(
+        "noun => document.querySelector('.result tbody .said')?.innerText === noun", arg=noun
+    )
+    assert page.locator(WORD).count() == len(World.seed_story().tokens["zh"])
+    assert noun in {word for _, word in ranking(page)}
+
+
+def test_a_pinned_word_is_followed_by_both_rankings(page, served):
+    opened(page, served)
+    page.get_by_role("button", name="蝴蝶, word 13").click()
+    page.wait_for_function(
+        "() => document.querySelector('.rank-card.to h2').innerText === 'Who looks at ‘蝴蝶’'"
+    )
+    assert page.inner_text(".rank-card.from h2") == "Where ‘蝴蝶’ looks"
+    assert len(ranking(page)) == len(ranking(page, "to")) == 6
+    page.get_by_role("button", name="All 8 heads").first.click()
+    assert len(ranking(page)) == 8
+    page.get_by_role("button", name="Unpin").click()
+    page.wait_for_selector(".rank-card.from", state="hidden")
+    assert "Click a word" in page.inner_text(".pin-line")
+
+
+def test_a_head_is_chosen_from_the_grid_and_by_keyboard(page, served):
+    opened(page, served)
+    page.locator(".thumb[data-head='0:1']").click()
+    page.wait_for_function(
+        "() => document.querySelector('.head-card h2').innerText.includes('Layer 0')"
+    )
+    assert page.inner_text(".head-card h2") == "Layer 0 · head 1"
+    page.locator(".thumb[data-head='0:1']").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_function(
+        "() => document.querySelector('.head-card h2').innerText.includes('Layer 1')"
+    )
+    assert page.inner_text(".head-card h2") == "Layer 1 · head 2"
+
+
+def test_heads_are_sorted_by_any_statistic_and_it_is_explained(page, served):
+    opened(page, served)
+    values = page.evaluate(
+        """async ([text]) => {
+            const { post } = await import("/web/api.js");
+            return (await post("/api/look", { model: "reader", text })).statistics;
+        }""",
+        [TEXT],
+    )
+    page.get_by_role("radio", name="By value").click()
+    for name in ("entropy", "mean_distance"):
+        page.get_by_label("Statistic").select_option(name)
+        page.wait_for_function(
+            "text => document.querySelector('.grid-card > p').innerText === text",
+            arg=values[name]["explain"]["en"],
+        )
+        heads = [one.get_attribute("data-head") for one in page.locator(".thumb").all()]
+        found = [values[name]["values"][int(h[0])][int(h[2])] for h in heads]
+        assert found == sorted(found, reverse=True)
+
+
+def test_the_matrix_tells_exact_weights_by_pointer_and_keyboard(page, served, shot):
+    opened(page, served, "model=reader&lang=en&shape=matrix&layer=1&head=0&theme=dark")
+    page.wait_for_selector(".cells-over")
+    page.wait_for_selector(".result tbody tr")
+    shot(page, "look-matrix")
+    page.focus(".cells-over")
+    page.keyboard.press("ArrowUp")  # from the pinned row to the one above, 现在
+    told = page.locator(".head-card [aria-live]").last.inner_text()
+    found = re.fullmatch(r"现在 → 那: ([\d.e-]+)", told)
+    assert found, told
+    weights = page.evaluate(
+        """async ([text]) => {
+            const { post, bytes } = await import("/web/api.js");
+            const { seen } = await post("/api/look", { model: "reader", text });
+            const { buffer } = await bytes(`/api/seen/${seen}/weights?layer=1&head=0`);
+            return [...new Float32Array(buffer)];
+        }""",
+        [TEXT],
+    )
+    assert float(found[1]) == pytest.approx(weights[25 * 30], rel=0.06, abs=1e-3)
+    page.locator(".cells-over").hover(position={"x": 200, "y": 200})
+    assert "→" in page.inner_text(".tip")
+    page.mouse.click(*_cell(page, 26, 2))  # the row of 它: it was pinned, and is no more
+    page.wait_for_function("() => location.hash.includes('query=none')")
+
+
+def test_silencing_heads_shows_before_and_after(page, served):
+    opened(page, served, "model=reader&lang=en&layer=1&head=0")
+    page.wait_for_selector(".result tbody tr")
+    assert page.locator(".result thead th").count() == 2
+    page.get_by_role("button", name="Silence head 1:0").click()
+    page.wait_for_selector(".result table.both")
+    page.get_by_role("button", name="Silence all 4 heads of layer 1").click()
+    page.wait_for_selector(".chip.chosen >> text=layer 1 silent")
+    page.wait_for_selector(".verdict")
+    before, after = next(row[1:] for row in said(page) if row[0] == "小猫")
+    assert before == "100%"
+    assert after != before
+    page.get_by_role("button", name="Bring back: layer 1 silent").click()
+    page.wait_for_selector(".result table.both", state="detached")
+
+
+def test_a_look_is_cut_in_every_layer(page, served):
+    opened(page, served, "model=reader&lang=en")
+    page.wait_for_selector(".result tbody tr")
+    page.get_by_label("the look at").select_option(label="小猫")
+    page.get_by_label("in", exact=True).select_option("all")
+    page.get_by_role("button", name="Cut", exact=True).click()
+    page.wait_for_selector(".result table.both")
+    chips = [" ".join(text.split()) for text in page.locator(".chips .chip").all_inner_texts()]
+    assert chips == ["它 ↛ 小猫 in layer 0 ×", "它 ↛ 小猫 in layer 1 ×"]
+    page.wait_for_function("() => location.hash.includes('cut=e0')")
+
+
+def test_a_translator_shows_encoder_decoder_and_cross(page, served):
+    opened(page, served, "model=translator&lang=en")
+    assert "Cross layer" in page.inner_text(".head-card h2")
+    sides = {one.get_attribute("data-side") for one in page.locator(WORD).all()}
+    assert sides == {"row", "col"}
+    page.get_by_role("radio", name="Encoder").click()
+    page.wait_for_function(
+        "() => document.querySelector('.head-card h2').innerText.includes('Encoder')"
+    )
+    assert page.locator(".thumb").count() == 8
+    assert "它" in page.inner_text(".pin-line")
+    page.wait_for_selector(".translations")
+
+
+def test_a_word_of_the_source_is_pinned_to_see_who_looks_at_it(page, served):
+    opened(page, served, "model=translator&lang=en")
+    page.locator(f"{WORD}[data-side=col][data-word=小猫]").click()
+    page.wait_for_function(
+        "() => document.querySelector('.rank-card.to h2').innerText === 'Who looks at ‘小猫’'"
+    )
+    assert page.locator(".rank-card.from").is_hidden()
+
+
+def test_switches_change_what_is_shown(page, server, tmp_path):
+    byte_gpt(tmp_path / "bytes")
+    opened(page, server(tmp_path), "lang=en&text=The cat sat")
+    assert page.locator(WORD).count() == 3
+    page.get_by_text("× uniform").click()
+    page.wait_for_function("() => document.querySelector('.legend').innerText.includes('≥16')")
+    page.get_by_text("Log scale").click()  # the two exclude each other
+    page.wait_for_function("() => !document.querySelector('.legend').innerText.includes('≥16')")
+    assert not page.get_by_role("switch", name="× uniform").is_checked()
+    page.get_by_text("Hide first word").click()
+    page.wait_for_function("() => location.hash.includes('nosink=1')")
+    page.get_by_role("switch", name="Tokens").check()
+    page.wait_for_function(f"() => document.querySelectorAll('{WORD}').length > 3")
+
+
+def test_a_mistake_stands_where_the_result_would(page, served):
+    opened(page, served, "model=reader&lang=en")
+    page.fill(".asking textarea", "Ganz unbekannte Wörter")
+    page.wait_for_selector(".problem")
+    assert "words that this vocabulary has" in page.inner_text(".problem")
+    page.troubles.clear()  # the browser tells of the 400
+    page.fill(".asking textarea", TEXT)
+    page.wait_for_selector(WORD)
+
+
+def test_a_long_text_is_sent_to_the_atlas(page, server, tmp_path):
+    byte_gpt(tmp_path / "bytes")
+    opened(page, server(tmp_path), "lang=en&text=short")
+    page.fill(".asking textarea", "a b c d " * 110)
+    page.get_by_role("button", name="Open in the Atlas").click()
+    page.wait_for_function("() => location.hash.includes('view=atlas')")
+    assert page.get_by_role("tab", name="Atlas").get_attribute("aria-selected") == "true"
+    page.goto("about:blank")  # or it goes on asking a server that ends
+
+
+def test_a_text_of_hundreds_of_words_is_still_shown(page, server, tmp_path):
+    byte_gpt(tmp_path / "bytes")
+    text = " ".join(f"w{n}" for n in range(300))
+    opened(page, server(tmp_path), f"lang=en&text={text}&query=4")
+    assert page.locator(WORD).count() == 300
+    page.get_by_role("radio", name="Matrix").click()
+    page.wait_for_selector(".cells-over")
+
+
+def test_the_view_draws_itself_on_both_painters(page, served):
+    opened(page, served)
+    svg = page.evaluate(
+        """async () => {
+            const view = (await import("/web/views/look.js")).default;
+            const state = await import("/web/state.js");
+            const api = await import("/web/api.js");
+            const { SvgPainter } = await import("/web/paint.js");
+            const { models } = await api.get("/api/models");
+            const root = document.body.appendChild(document.createElement("section"));
+            const entry = models.find((one) => one.id === "reader");
+            const mounted = view.mount(root, { entry, entries: models, state, api });
+            const there = () => root.querySelector(".result tbody tr");
+            while (!there()) await new Promise((go) => setTimeout(go, 50));
+            const painter = new SvgPainter();
+            mounted.picture(painter);
+            mounted.unmount();
+            return painter.toString();
+        }"""
+    )
+    assert svg.count("<text") > 30
+    assert ">小猫</text>" in svg
+    assert json.dumps(svg)
+
+
+def test_what_the_canvas_shows_is_also_said(page, served):
+    opened(page, served, "model=reader&lang=en&layer=1&head=0")
+    page.wait_for_selector(".head-card .spoken caption", state="attached")
+    caption = page.locator(".head-card .spoken caption").text_content()
+    first = page.locator(".head-card .spoken tr").first.text_content()
+    assert caption == "Where ‘它’ looks"
+    assert first.startswith("小猫")
+
+
+def _cell(page, row, col):
+    """Where a cell of the matrix is: its grid is the picture's lower right part."""
+    box = page.locator(".cells-over").bounding_box()
+    place = page.evaluate(
+        """async ([width, text]) => {
+            const { laid } = await import("/web/views/look_matrix.js");
+            const { CanvasPainter } = await import("/web/paint.js");
+            const { post } = await import("/web/api.js");
+            const { words } = await post("/api/look", { model: "reader", text });
+            return laid(new CanvasPainter(), words, words, width);
+        }""",
+        [page.evaluate("() => document.querySelector('.head-card .scroll').clientWidth"), TEXT],
+    )
+    x = box["x"] + place["left"] + (col + 0.5) * place["cell"]
+    return x, box["y"] + place["top"] + (row + 0.5) * place["cell"]

@@ -1,0 +1,149 @@
+"""Runs in a browser: curves over each other, live, with all that a run wrote shown as text."""
+
+import json
+import shutil
+
+import pytest
+
+from glasshead.lab.claims import store
+from glasshead.lab.ladder import climb, read_text, summaries
+from glasshead.lab.ladder_figure import as_json
+from glasshead.train.record import Recorder
+
+from .conftest import until
+from .test_running import stored
+
+SCRIPT = "<img src=x onerror=alert(1)>"
+PNG = bytes.fromhex(
+    "89504e470d0a1a0a0000000d494844520000000100000001080600000"
+    "01f15c4890000000d49444154789c63606060f80f00010401005fe5c34b0000000049454e44ae426082"
+)
+
+
+@pytest.fixture
+def folder(world_runs, tmp_path):
+    """Runs of all fates: trained, training, broken, and with names that are HTML."""
+    for name in ("reader", "translator"):
+        shutil.copytree(world_runs / name, tmp_path / name)
+    shutil.copytree(world_runs / "reader", tmp_path / "odd" / SCRIPT)
+    Recorder(tmp_path / "odd" / SCRIPT, tensorboard=False).sample(901, f"</script>{SCRIPT}")
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "config.json").write_text("{")
+    return tmp_path
+
+
+def open_runs(page, live, more=""):
+    page.goto(f"{live.url}/#view=runs&lang=en{more}")
+    page.wait_for_selector(".run-list li")
+
+
+def said(page, name):
+    return page.locator(f".run-chart li[data-id='{name}']").inner_text()
+
+
+def drawn(page):
+    """How many colours the chart has: an empty one has few."""
+    return page.evaluate(
+        """() => {
+          const canvas = document.querySelector(".run-chart canvas");
+          const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+          return new Set(new Uint32Array(data.buffer)).size;
+        }"""
+    )
+
+
+def test_curves_lie_over_each_other_and_can_be_left_out(page, server, folder, shot):
+    open_runs(page, server(folder))
+    page.wait_for_selector(".run-chart li[data-id='translator']", state="attached")
+    last = json.loads((folder / "reader" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert f"step {last['step']}" in said(page, "reader")
+    assert drawn(page) > 20
+    shot(page, "runs")
+    page.get_by_label("Show reader", exact=True).uncheck()
+    page.wait_for_selector(".run-chart li[data-id='reader']", state="detached")
+    assert page.locator(".run-chart li[data-id='translator']").count() == 1
+    until(lambda: "shown=" in page.evaluate("location.hash"))
+    # Shared, it shows the same.
+    page.reload()
+    page.wait_for_selector(".run-chart li[data-id='translator']", state="attached")
+    assert page.locator(".run-chart li[data-id='reader']").count() == 0
+
+
+def test_a_run_that_trains_is_followed(page, server, folder):
+    file = folder / "reader" / "metrics.jsonl"
+    config = folder / "reader" / "config.json"
+    config.write_text(config.read_text().replace('"steps": 900', '"steps": 9000'))
+    open_runs(page, server(folder))
+    with open(file, "ab") as growing:
+        growing.write(b'{"step": 1000, "loss": 0.5, "lr": 0.1}\n{"step": 1010, "val')
+    page.wait_for_selector(".run-list .badge.live")
+    until(
+        lambda: page.evaluate(
+            "document.querySelector(\".run-chart li[data-id='reader']\")?.textContent"
+            ".includes('step 1000, training loss 0.500')"
+        )
+    )
+    with open(file, "ab") as growing:
+        growing.write(b'_loss": 0.25}\n')
+    until(
+        lambda: page.evaluate(
+            "document.querySelector(\".run-chart li[data-id='reader']\")?.textContent"
+            ".includes('step 1010, training loss 0.500, validation loss 0.250')"
+        )
+    )
+    assert "step 1,010 of 9,000" in page.locator(".run-list li[data-id='reader']").inner_text()
+
+
+def test_broken_runs_say_why(page, server, folder):
+    open_runs(page, server(folder))
+    half = page.locator(".run-list li[data-id='half']")
+    assert "broken" in half.inner_text()
+    assert "JSON" in half.inner_text()
+    assert half.locator("input").is_disabled()
+
+
+def test_settings_and_samples_of_a_run_are_text(page, server, folder):
+    open_runs(page, server(folder))
+    page.locator(".run-list li", has_text="odd/").locator("button").click()
+    page.wait_for_selector(f"text=</script>{SCRIPT}")
+    page.wait_for_selector(".run-settings table")
+    assert SCRIPT in page.locator(".run-settings header").inner_text()
+    assert page.locator(".run-settings tr", has_text="d_model").inner_text().split() == [
+        "d_model",
+        "64",
+    ]
+    # What is other than in the translator beside it is set off.
+    assert page.locator(".run-settings tr.differs", has_text="steps").count() == 1
+    assert page.locator("main img").count() == 0
+
+
+def test_the_ladder_and_the_claims_are_shown_where_they_are(page, server, folder, shot):
+    text = read_text(None)
+    (folder / "ladder").mkdir()
+    told = as_json(summaries(list(climb([1, 2], text, steps=40))), text)
+    told["rungs"][1]["adds"] = SCRIPT
+    (folder / "ladder" / "ladder.json").write_text(json.dumps(told))
+    (folder / "claims").mkdir()
+    store.write(folder / "claims", stored(), {"en": PNG, "zh": PNG})
+    (folder / "claims" / "07.json").write_text("[")
+    open_runs(page, server(folder))
+    rows = page.locator(".ladder tbody tr")
+    rows.first.wait_for()
+    assert "embedding and head" in rows.nth(0).inner_text()
+    assert SCRIPT in rows.nth(1).inner_text()
+    claims = page.locator(".claims li")
+    assert "holds only when" in claims.nth(0).inner_text()
+    assert "cannot be read" in claims.nth(1).inner_text()
+    claims.nth(0).locator("summary").click()
+    until(lambda: page.evaluate("document.querySelector('.claim-figure img')?.naturalWidth === 1"))
+    page.locator("#language").click()
+    page.wait_for_selector("text=对两个成立。")
+    page.wait_for_selector("text=有条件成立")
+    shot(page, "runs-zh")
+
+
+def test_a_phone_is_wide_enough(page, server, folder):
+    page.set_viewport_size({"width": 360, "height": 740})
+    open_runs(page, server(folder))
+    page.wait_for_selector(".run-settings table")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360

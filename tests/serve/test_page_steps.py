@@ -1,0 +1,99 @@
+"""Steps in a real browser: what the page computes is what the server computes."""
+
+import httpx
+import numpy as np
+import pytest
+
+from glasshead.text.tinyworld import World
+
+TEXT = World.seed_story().text("zh")
+
+
+def opened(page, served, address):
+    page.goto(f"{served.url}/#view=steps&lang=en&{address}")
+    page.wait_for_selector(".steps-table", state="attached")
+    return page
+
+
+def column(page, n):
+    cells = page.locator(f".steps-table tbody tr td:nth-of-type({n})").all()
+    return np.array(
+        [float(one.get_attribute("data-value").replace("Infinity", "inf")) for one in cells]
+    )
+
+
+def server_steps(served, model, layer, head, query):
+    body = {"model": model, "text": TEXT}
+    seen = httpx.post(f"{served.url}/api/look", json=body, timeout=60).json()["seen"]
+    params = {"layer": layer, "head": head, "query": query}
+    return httpx.get(f"{served.url}/api/seen/{seen}/steps", params=params, timeout=60).json()
+
+
+@pytest.mark.parametrize(
+    ("model", "layer", "head", "query"),
+    [("reader", 1, 0, 26), ("writer", 1, 1, 13), ("translator", 3, 2, 4)],
+)
+def test_the_pages_weights_are_the_servers(page, served, model, layer, head, query):
+    found = server_steps(served, model, layer, head, query)
+    address = f"model={model}&text={TEXT}&layer={layer}&head={head}&query={query}"
+    opened(page, served, address)
+    np.testing.assert_allclose(column(page, 1), found["products"], rtol=1e-12)
+    np.testing.assert_allclose(column(page, 4), found["weights"], atol=2e-6)
+    assert page.inner_text(".verdicts p >> nth=0") == "These are exactly the model's own weights."
+
+
+def test_without_the_root_the_softmax_is_that_of_the_bare_products(page, served, shot):
+    page.set_viewport_size({"width": 1440, "height": 900})
+    found = server_steps(served, "reader", 0, 1, 26)
+    opened(page, served, "model=reader&layer=0&head=1&query=26")
+    shot(page, "steps")
+    page.get_by_text("Divide by √d").click()
+    page.wait_for_selector(".verdicts .changed")
+    products = np.array(found["products"])
+    wanted = np.exp(products - products.max())
+    np.testing.assert_allclose(column(page, 4), wanted / wanted.sum(), rtol=1e-9, atol=1e-15)
+    assert "Without √16" in page.inner_text(".verdicts")
+    page.get_by_role("button", name="As the model does it").click()
+    page.wait_for_selector(".verdicts .changed", state="detached")
+
+
+def test_a_mask_hides_what_comes_later(page, served):
+    opened(page, served, "model=reader&layer=1&head=0&query=4")
+    page.get_by_role("radio", name="Hide the future").click()
+    page.wait_for_selector(".verdicts .changed")
+    weights = column(page, 4)
+    assert (weights[5:] == 0).all()
+    assert weights.sum() == pytest.approx(1)
+    assert np.isneginf(column(page, 3)[5:]).all()
+
+
+def test_without_its_mask_a_gpt_sees_the_future(page, served):
+    opened(page, served, f"model=writer&text={TEXT}&layer=0&head=0&query=5&mask=none")
+    assert (column(page, 4)[6:] > 0).all()
+
+
+def test_temperature_divides_the_scores(page, served):
+    found = server_steps(served, "reader", 0, 0, 26)
+    opened(page, served, "model=reader&layer=0&head=0&query=26")
+    page.get_by_label("Temperature").fill("1")  # 2 to the power of 1
+    page.wait_for_selector(".verdicts .changed")
+    heated = np.array(found["products"]) * found["scale"] / 2
+    wanted = np.exp(heated - heated.max())
+    np.testing.assert_allclose(column(page, 4), wanted / wanted.sum(), rtol=1e-9)
+    assert "Temperature 2.00" in page.inner_text(".verdicts")
+
+
+def test_another_word_is_chosen_by_pointer_and_by_arrows(page, served):
+    opened(page, served, "model=reader")
+    page.get_by_role("radio", name="公园").click()
+    page.wait_for_function("() => document.querySelector('.lead').innerText.includes('公园')")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("() => document.querySelector('.lead').innerText.includes('里')")
+    page.get_by_label("Head", exact=True).select_option("3")
+    page.wait_for_function("() => location.hash.includes('head=3')")
+
+
+def test_the_strips_say_their_numbers_under_the_pointer(page, served):
+    opened(page, served, "model=reader&layer=1&head=0&query=26")
+    page.locator(".steps-scroll canvas").hover(position={"x": 300, "y": 180})
+    assert "q·k" in page.inner_text(".tip")

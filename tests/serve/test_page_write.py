@@ -1,0 +1,168 @@
+"""Write in a browser: tokens as they come, other ones taken, and what was looked at."""
+
+import pytest
+
+from .conftest import until
+from .painting import painted
+
+TEXT = "那只小狗昨天在公园里"
+
+
+def open_write(page, live, more=""):
+    page.goto(f"{live.url}/#view=write&lang=en{more}")
+    page.wait_for_selector(".write-form")
+
+
+def write(page, text=TEXT):
+    page.locator("textarea").fill(text)
+    page.get_by_role("button", name="Write", exact=True).click()
+    ended(page)
+
+
+def ended(page):
+    page.wait_for_selector(".write-foot >> text=as many as asked for")
+    page.wait_for_selector(".write-heads li")
+
+
+def tokens(page):
+    return page.locator(".token").all_text_contents()
+
+
+def test_a_text_is_written_token_by_token(page, served, shot):
+    open_write(page, served, "&max=32")
+    write(page)
+    found = tokens(page)
+    assert "".join(found).startswith(TEXT)
+    assert page.locator(".token.given").count() == len(TEXT)
+    assert len(found) == len(TEXT) + 32
+    assert "32 tokens written" in page.locator(".write-foot").inner_text()
+    colours = page.locator(".token").evaluate_all("all => all.map(x => x.style.backgroundColor)")
+    assert colours[0] == ""  # nothing stood before it, so nothing was expected
+    assert len(set(colours)) > 3
+    assert page.locator(".write-next h2").inner_text() == "What may come next"
+    assert page.locator(".write-alternatives li").count() == 8
+    shot(page, "write")
+    # The address holds all that is needed to write it again.
+    until(lambda: page.evaluate("location.hash.includes('go=1')"))
+    page.reload()
+    ended(page)
+    assert tokens(page) == found
+
+
+def test_another_token_is_taken_and_the_rest_is_written_anew(page, served):
+    open_write(page, served, "&max=16")
+    write(page)
+    before = tokens(page)
+    place = len(TEXT) + 3
+    page.locator(".token").nth(place).click()
+    assert page.locator(".write-next h2").inner_text() == f"Instead of “{before[place]}”"
+    page.wait_for_selector(".write-alternatives .own")
+    other = page.locator(".write-alternatives button:not(:disabled)").nth(1)
+    word = other.locator(".word").inner_text()
+    other.click()
+    page.wait_for_selector(".token.chosen-by-hand")
+    ended(page)
+    after = tokens(page)
+    assert after[:place] == before[:place]
+    assert after[place].rstrip("\n") == word
+    assert len(after) == place + 1 + 16
+
+
+def test_one_token_and_on(page, served):
+    open_write(page, served, "&max=16")
+    write(page)
+    n = len(tokens(page))
+    page.get_by_role("button", name="One token").click()
+    until(lambda: page.evaluate("n => document.querySelectorAll('.token').length === n", n + 1))
+    ended(page)
+    page.get_by_role("button", name="Go on").click()
+    until(lambda: page.evaluate("n => document.querySelectorAll('.token').length === n", n + 17))
+    ended(page)
+    word = page.locator(".write-alternatives .word").nth(2).inner_text()
+    page.locator(".write-alternatives button").nth(2).click()
+    page.wait_for_selector(".token.chosen-by-hand")
+    assert page.locator(".token.chosen-by-hand").text_content().rstrip("\n") == word
+
+
+def test_stop_stops(page, served):
+    open_write(page, served, "&max=1024")
+    page.locator("textarea").fill(TEXT)
+    page.get_by_role("button", name="Write", exact=True).click()
+    until(lambda: page.evaluate("document.querySelectorAll('.token').length > 14"))
+    page.get_by_role("button", name="Stop").click()
+    page.wait_for_selector(".write-foot >> text=stopped")
+    n = len(tokens(page))
+    assert n < len(TEXT) + 1024
+    page.wait_for_timeout(300)
+    assert len(tokens(page)) == n
+    assert page.get_by_role("button", name="Write", exact=True).is_visible()
+
+
+def test_what_a_token_looked_at_is_shown_in_the_text(page, served, shot):
+    open_write(page, served, "&max=16")
+    write(page)
+    page.locator(".token").nth(12).click()
+    page.wait_for_selector("text=What was looked at to write it")
+    assert page.locator(".write-heads li").count() == 8  # of two layers
+    strongest = page.locator(".write-heads li").nth(0)
+    share = strongest.locator(".seen span").first.inner_text().split()[-1]
+    strongest.locator("button").click()
+    page.wait_for_selector(".write-heads .chosen")
+    until(lambda: page.evaluate("location.hash.includes('colour=look')"))
+    darkest = page.evaluate(
+        """() => {
+          const sum = (numbers) => numbers.map(Number).reduce((a, b) => a + b);
+          const light = (one) => sum(one.style.backgroundColor.match(/\\d+/g) ?? [999]);
+          const all = [...document.querySelectorAll(".token")];
+          return all.sort((a, b) => light(a) - light(b))[0].textContent;
+        }"""
+    )
+    assert darkest == strongest.locator("b").first.inner_text()
+    assert int(share.rstrip("%").split(".")[0]) > 10
+    later = page.locator(".token").evaluate_all(
+        "all => all.slice(12).every(one => !one.style.backgroundColor)"
+    )
+    assert later  # it looked at nothing that came after
+    shot(page, "write-look")
+
+
+def test_tokens_are_walked_by_keys(page, served):
+    open_write(page, served, "&max=16")
+    write(page)
+    page.locator(".token").nth(12).click()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector(".token:nth-child(14).selected")
+    assert page.locator(".token").nth(13).get_attribute("aria-selected") == "true"
+    page.keyboard.press("Home")
+    page.wait_for_selector("text=The first token was given")
+
+
+def test_typed_html_is_text_and_what_is_wrong_is_told(page, served):
+    open_write(page, served)
+    page.locator("textarea").fill("<img src=x onerror=alert(1)>")
+    page.get_by_role("button", name="Write", exact=True).click()
+    page.wait_for_selector(".write-form .problem")
+    assert "'<'" in page.locator(".problem").inner_text()
+    assert page.locator("main img").count() == 0
+    page.troubles.clear()  # the browser reports the 400
+
+
+@pytest.mark.parametrize("painter", ["CanvasPainter", "SvgPainter"])
+def test_the_view_can_be_painted(page, served, painter):
+    open_write(page, served, "&max=16&text=" + TEXT)
+    made = painted(page, painter, "write", "writer", ".write-alternatives li")
+    if painter == "SvgPainter":
+        assert made.startswith("<svg")
+        assert "狗" in made
+    else:
+        assert min(map(float, made.split())) > 300
+
+
+def test_in_chinese_in_the_dark_on_a_phone(page, served, shot):
+    page.set_viewport_size({"width": 360, "height": 740})
+    open_write(page, served, "&max=16&theme=dark")
+    write(page)
+    page.locator("#language").click()
+    page.wait_for_selector("text=接下来可能是")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    shot(page, "write-phone")

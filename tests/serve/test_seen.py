@@ -1,0 +1,113 @@
+"""What was recorded stays for a while."""
+
+import threading
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from glasshead.errors import NotFoundError
+from glasshead.observe.atlas import Atlas
+from glasshead.observe.record import Layer, Record
+from glasshead.serve.seen import SeenStore, held_bytes
+
+
+def atlas(tokens: int, layers: int = 1) -> Atlas:
+    found = Atlas([Layer(i, f"layer{i}", "self", None) for i in range(layers)])
+    for layer in found.layers:
+        q = torch.zeros(1, 2, tokens, 3)
+        found.records[layer.index] = Record(layer, (1, 2, tokens, tokens), q=q, k=q, lse=q[..., 0])
+    return found
+
+
+def test_the_same_question_has_the_same_id_and_another_one_another():
+    store = SeenStore(10, 10**6)
+    first = store.put(atlas(5), "poems", {"text": "春江", "tokens": True})
+    assert store.put(atlas(5), "poems", {"tokens": True, "text": "春江"}) == first
+    others = [
+        store.put(atlas(5), "poems", {"text": "春江", "tokens": False}),
+        store.put(atlas(5), "plays", {"text": "春江", "tokens": True}),
+    ]
+    assert len({first, *others}) == 3
+    assert len(store) == 3
+
+
+def test_what_is_put_comes_back_and_what_is_not_there_is_not_found():
+    store, kept = SeenStore(10, 10**6), atlas(5)
+    name = store.put(kept, "poems", "x")
+    assert store.get(name) is kept
+    assert store.entry(name).model == "poems"
+    assert store.has("poems", "x") == name
+    assert store.has("poems", "y") is None
+    with pytest.raises(NotFoundError) as caught:
+        store.get("../../etc/passwd")
+    assert caught.value.hint
+
+
+def test_tensors_that_share_memory_are_counted_once():
+    assert held_bytes(atlas(5)) == 4 * 2 * 5 * 3
+    assert held_bytes(atlas(5, layers=7)) == 7 * held_bytes(atlas(5))
+
+
+def test_one_that_is_larger_than_the_store_is_kept_alone():
+    store = SeenStore(10, 100)
+    small = store.put(atlas(1), "m", "small")
+    large = store.put(atlas(1000), "m", "large")
+    assert store.has("m", "small") is None
+    assert store.get(large)
+    assert small != large
+
+
+def test_an_atlas_in_a_file_takes_no_room():
+    store = SeenStore(10, 100)
+    store.put(atlas(1), "m", "small")
+    store.put(atlas(1000), "m", "large", size=0)
+    assert len(store) == 2
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 12)), max_size=60))
+def test_those_not_asked_for_the_longest_are_forgotten_first(steps):
+    store, order, names = SeenStore(5, 10**9), [], {}
+    for put, number in steps:
+        if put:
+            names[number] = store.put(atlas(1), "m", number)
+        elif number in order:
+            store.get(names[number])
+        else:
+            continue
+        order = [n for n in order if n != number] + [number]
+        order = order[-5:]
+    assert [n for n in range(13) if store.has("m", n)] == sorted(order)
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=30))
+def test_bytes_stay_within_the_limit(sizes):
+    limit = 30 * held_bytes(atlas(1))
+    store = SeenStore(1000, limit)
+    for number, tokens in enumerate(sizes):
+        store.put(atlas(tokens), "m", number)
+        assert store.bytes <= limit or len(store) == 1
+        assert store.has("m", number)
+
+
+def test_many_threads_can_put_and_get_at_once():
+    store, wrong = SeenStore(7, 10**9), []
+
+    def use(worker: int) -> None:
+        for n in range(200):
+            name = store.put(atlas(1), f"m{worker}", n % 11)
+            try:
+                store.get(name)
+            except NotFoundError:
+                pass  # others were quicker
+            except Exception as error:
+                wrong.append(error)
+
+    threads = [threading.Thread(target=use, args=(w,)) for w in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert len(store) == 7
