@@ -1,7 +1,6 @@
 """Claim 8: all positions are computed at once, so training is faster than a recurrent network's."""
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,18 +12,18 @@ from glasshead.lab.claims.claim import Budget, Claim, Evidence, Finding, Verdict
 from glasshead.lab.claims.drawing import AGAINST, FOR, GREY, OTHER, band, tidy
 from glasshead.lab.claims.rnn import LSTMReader, count, equal
 from glasshead.lab.claims.stats import Interval, mean, ratio
+from glasshead.lab.claims.timing import Work, by_turns
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.train.machine import pick_device
 
 __all__ = ["CLAIM", "at_once", "judge", "measure", "one_by_one"]
 
 V = 64
-TOKENS = 2048  # in a full batch, whatever the length of its texts
+TOKENS = 2048  # in a full batch; a longer text is a batch by itself
 FASTER = 1.1  # a tenth faster is faster
 # One text leaves it to the model to find work that can be done at once; a full batch has it anyway.
 TRAINING = ("one text", "full batch")
 
-Work = Callable[[], object]
 Forward = Callable[[nn.Module, Tensor], Tensor]
 
 
@@ -74,7 +73,7 @@ def measure(
             "writing": (_write(gpt, ids[:1, :-1]), _write_on(lstm, ids[:1, :-1])),
         }
         for kind, both in work.items():
-            best = _by_turns(both, seconds)
+            best = by_turns(both, seconds, where)
             for side, value in zip(("attention", "lstm"), best, strict=True):
                 times[kind][side][at].append(value)
     return {
@@ -85,22 +84,6 @@ def measure(
         "threads": torch.get_num_threads(),
         "seconds": times,
     }
-
-
-def _by_turns(works: Sequence[Work], seconds: float) -> list[float]:
-    """The fastest run of each: what disturbs only ever adds."""
-    taken: list[list[float]] = [[] for _ in works]
-    for work in works:
-        work()
-    started = time.perf_counter()
-    while len(taken[-1]) < 3 or time.perf_counter() - started < seconds:
-        for work, times in zip(works, taken, strict=True):
-            start = time.perf_counter()
-            work()
-            if torch.cuda.is_available():
-                torch.cuda.synchronize()
-            times.append(time.perf_counter() - start)
-    return [min(times) for times in taken]
 
 
 def _step(model: nn.Module, ids: Tensor, forward: Forward) -> Work:
@@ -171,22 +154,24 @@ def judge(evidence: Evidence) -> Finding:
         side: 1e3 * mean(times["one text"][side][lengths.index(best)]).value
         for side in ("attention", "lstm")
     }
+    texts = dict(zip(lengths, evidence["texts"], strict=True))
     en = (
         f"A step of training on one text is {one[first]:.2f} times as fast with attention as with "
         f"an LSTM of the same size at {first} tokens, {one[best]:.2f} times at {best} "
         f"({ms['attention']:.1f} against {ms['lstm']:.1f} ms), {one[last]:.2f} times at {last}. On "
-        f"a full batch of {TOKENS:,} tokens: {full[first]:.2f} times in texts of {first}, "
-        f"{full[best]:.2f} times at {best}. Writing one more token, which nothing makes parallel: "
-        f"{writing[first]:.2f} times after {first} tokens, {writing[last]:.2f} times after {last}. "
+        f"a full batch: {full[first]:.2f} times with texts of {first} ({texts[first]} of them), "
+        f"{full[best]:.2f} times with texts of {best} ({texts[best]}). Writing one more "
+        f"token, which nothing makes parallel: {writing[first]:.2f} times after {first} tokens, "
+        f"{writing[last]:.2f} times after {last}. "
         f"({evidence['device']}, threads: {evidence['threads']})"
     )
     zh = (
         f"在一个文本上训练一步，注意力的速度是参数相同的 LSTM 的：{first} 个词元时 "
         f"{one[first]:.2f} 倍，{best} 个时 {one[best]:.2f} 倍（{ms['attention']:.1f} 对 "
-        f"{ms['lstm']:.1f} 毫秒），{last} 个时 {one[last]:.2f} 倍。{TOKENS:,} 个词元的满批：文本长 "
-        f"{first} 时 {full[first]:.2f} 倍，{best} 时 {full[best]:.2f} 倍。再写一个词元（无法并行）"
-        f"：已有 {first} 个时 {writing[first]:.2f} 倍，{last} 个时 {writing[last]:.2f} 倍。（"
-        f"{evidence['device']}，线程数 {evidence['threads']}）"
+        f"{ms['lstm']:.1f} 毫秒），{last} 个时 {one[last]:.2f} 倍。满批：{texts[first]} 个长 "
+        f"{first} 的文本 {full[first]:.2f} 倍，{texts[best]} 个长 {best} 的文本 {full[best]:.2f} "
+        f"倍。再写一个词元（无法并行）：已有 {first} 个时 {writing[first]:.2f} 倍，{last} 个时 "
+        f"{writing[last]:.2f} 倍。（{evidence['device']}，线程数 {evidence['threads']}）"
     )
     if verdict is Verdict.HOLDS_WHEN:
         lists = {kind: ", ".join(map(str, some)) or "–" for kind, some in holds.items()}
@@ -195,9 +180,13 @@ def judge(evidence: Evidence) -> Finding:
             f"{lists['full batch']}."
         )
         zh += f"所以只在这些长度上成立：一个文本 {lists['one text']}；满批 {lists['full batch']}。"
+    alone = [T for T in lengths if texts[T] == 1]
+    if alone:
+        en += f" From {alone[0]} tokens on, a full batch is one text."
+        zh += f"从 {alone[0]} 个词元起，满批就是一个文本。"
     if evidence["device"] == "cpu" and verdict is not Verdict.HOLDS:
-        en += " A processor of few cores can do little side by side; a GPU can."
-        zh += "核数很少的处理器能并行做的不多；GPU 可以。"
+        en += " No GPU was measured: what can do more side by side may come out otherwise."
+        zh += "没有测 GPU：能同时做更多事的设备，结果可能不同。"
     numbers: dict[str, Interval | float] = {
         f"{kind}, times as fast, {T}": value
         for kind, some in faster.items()
@@ -256,11 +245,12 @@ CLAIM = Claim(
     how=Words(
         "Seconds for a step of training, one block of attention against an LSTM of as many "
         "parameters (within 2 %): on one text of growing length, and on a full batch of "
-        f"{TOKENS:,} tokens in such texts. Both by turns; the fastest run of each counts. Beside "
-        f"it, seconds to write one more token after such a text. On a GPU where there is one.",
+        f"{TOKENS:,} tokens in such texts (one text where it is longer). Both by turns; the "
+        "fastest run of each counts. Beside it, seconds to write one more token after such a text. "
+        "On a GPU where there is one.",
         "训练一步的时间，一个注意力块对参数相同（差 2% 以内）的 LSTM：在一个长度递增的文本上，以及"
-        f"由这样的文本组成的 {TOKENS:,} 个词元的满批上。轮流运行，各取最快的一次。另外量在这样的文"
-        f"本之后再写一个词元的时间。有 GPU 时用 GPU。",
+        f"由这样的文本组成的 {TOKENS:,} 个词元的满批上（更长的文本自成一批）。轮流运行，各取最快的"
+        "一次。另外量在这样的文本之后再写一个词元的时间。有 GPU 时用 GPU。",
     ),
     for_=Words(
         f"A step is at least {FASTER} times as fast at every length, on one text and on a full "

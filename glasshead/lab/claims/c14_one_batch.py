@@ -1,14 +1,12 @@
 """Claim 14: all heads in one batch are faster than a loop over heads."""
 
 import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from glasshead.attention.functional import attend
 from glasshead.attention.mask import Mask
@@ -16,8 +14,9 @@ from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.lab.claims.claim import Budget, Claim, Evidence, Finding, Verdict, Words
 from glasshead.lab.claims.drawing import FOR, GREY, tidy
 from glasshead.lab.claims.stats import Interval, ratio
+from glasshead.lab.claims.timing import by_turns
 
-__all__ = ["CLAIM", "in_one_batch", "judge", "looped", "measure"]
+__all__ = ["CLAIM", "InOneBatch", "Looped", "judge", "measure"]
 
 H, C = 8, 256
 # (texts, positions): from one short text to a batch of long ones
@@ -25,29 +24,54 @@ SIZES = ((1, 16), (1, 128), (8, 64), (4, 512))
 FASTER = 1.1  # a tenth faster is faster
 CAUSAL = Mask(causal=True)
 
-Layer = Callable[[MultiHeadAttention, Tensor], Tensor]
+# What is timed: a module made of the layer.
+Way = Callable[[MultiHeadAttention], nn.Module]
 
 
-def in_one_batch(layer: MultiHeadAttention, x: Tensor) -> Tensor:
-    return layer(x, mask=CAUSAL).out
+class InOneBatch(nn.Module):
+    def __init__(self, layer: MultiHeadAttention) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.layer(x, mask=CAUSAL).out
+        return out
 
 
-def looped(layer: MultiHeadAttention, x: Tensor) -> Tensor:
-    """The same layer, a head at a time, as the documents' first version does it."""
-    D = layer.d_head
-    w_q, w_k, w_v = (part.split(D) for part in layer.qkv.weight.split(layer.d_model))
-    heads = []
-    for h in range(layer.n_heads):
-        q, k, v = (F.linear(x, w[h])[:, None] for w in (w_q, w_k, w_v))  # (B, 1, T, D)
-        heads.append(attend(q, k, v, CAUSAL, backend=layer.backend).context[:, 0])
-    return layer.out(torch.cat(heads, -1))
+class Looped(nn.Module):
+    """The same layer, a head at a time, as the documents' first version does it.
+
+    Each head has queries, keys and values of its own, copied from the layer's.
+    """
+
+    def __init__(self, layer: MultiHeadAttention) -> None:
+        super().__init__()
+        C, D = layer.d_model, layer.d_head
+        parts = [part.split(D) for part in layer.qkv.weight.detach().split(C)]  # q, k, v
+        self.heads = nn.ModuleList(
+            nn.ModuleList(nn.Linear(C, D, bias=False) for _ in parts) for _ in range(layer.n_heads)
+        )
+        for h, head in enumerate(self.heads):
+            for linear, part in zip(head.children(), parts, strict=True):
+                linear.load_state_dict({"weight": part[h]})
+        self.out = nn.Linear(C, C)
+        self.out.load_state_dict(layer.out.state_dict())
+        self.backend = layer.backend
+
+    def forward(self, x: Tensor) -> Tensor:
+        contexts = []
+        for head in self.heads:
+            q, k, v = (linear(x)[:, None] for linear in head.children())  # (B, 1, T, D)
+            contexts.append(attend(q, k, v, CAUSAL, backend=self.backend).context[:, 0])
+        merged: Tensor = self.out(torch.cat(contexts, -1))
+        return merged
 
 
 def measure(
     budget: Budget,
     *,
-    batch: Layer = in_one_batch,
-    loop: Layer = looped,
+    batch: Way = InOneBatch,
+    loop: Way = Looped,
     sizes: tuple[tuple[int, int], ...] = SIZES,
     seconds: float | None = None,
 ) -> Evidence:
@@ -65,9 +89,11 @@ def measure(
         with torch.random.fork_rng([]):
             torch.manual_seed(seed)
             layer, x = MultiHeadAttention(C, H), torch.randn(B, T, C)
-        apart = max(apart, (batch(layer, x) - loop(layer, x)).abs().max().item())
+            ways = (batch(layer), loop(layer))
+        with torch.no_grad():
+            apart = max(apart, (ways[0](x) - ways[1](x)).abs().max().item())
         for kind, run in (("forward", _forward), ("training", _forward_and_back)):
-            best = _by_turns([partial(run, way, layer, x) for way in (batch, loop)], seconds / 2)
+            best = by_turns([partial(run, way, x) for way in ways], seconds / 2)
             for side, value in zip(("batch", "loop"), best, strict=True):
                 times[kind][side][at].append(value)
     return {
@@ -80,28 +106,14 @@ def measure(
     }
 
 
-def _forward(way: Layer, layer: MultiHeadAttention, x: Tensor) -> None:
+def _forward(way: nn.Module, x: Tensor) -> None:
     with torch.no_grad():
-        way(layer, x)
+        way(x)
 
 
-def _forward_and_back(way: Layer, layer: MultiHeadAttention, x: Tensor) -> None:
-    way(layer, x).sum().backward()
-    layer.zero_grad(set_to_none=True)
-
-
-def _by_turns(ways: Sequence[Callable[[], None]], seconds: float) -> list[float]:
-    """The least time of each: what else the machine does can only add to it."""
-    found: list[list[float]] = [[] for _ in ways]
-    for way in ways:
-        way()
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(found[0]) < 5:
-        for way, times in zip(ways, found, strict=True):
-            start = time.perf_counter()
-            way()
-            times.append(time.perf_counter() - start)
-    return [min(times) for times in found]
+def _forward_and_back(way: nn.Module, x: Tensor) -> None:
+    way(x).sum().backward()
+    way.zero_grad(set_to_none=True)
 
 
 def judge(evidence: Evidence) -> Finding:
@@ -191,11 +203,11 @@ CLAIM = Claim(
     source="002",
     how=Words(
         f"One layer of {H} heads and width {C}, forward alone and with its backward pass, at four "
-        "sizes. The loop has the same parameters, computes the same result head by head on the "
-        "same kernel, and is timed by turns with the batch; the best time of each counts, a round "
-        "for each seed.",
-        f"{H} 个头、宽 {C} 的一层，只做前向或加上反向，四种大小。循环版参数相同、用同样的内核逐头"
-        "算出同样的结果，两者轮流计时，取各自最短时间，每个种子一轮。",
+        "sizes. The loop has the same numbers as parameters of each head's own, computes the same "
+        "result head by head on the same kernel, and is timed by turns with the batch; the best "
+        "time of each counts, a round for each seed.",
+        f"{H} 个头、宽 {C} 的一层，只做前向或加上反向，四种大小。循环版参数相同（每个头各有自己的参"
+        "数）、用同样的内核逐头算出同样的结果，两者轮流计时，取各自最短时间，每个种子一轮。",
     ),
     for_=Words(
         f"The loop takes at least {FASTER} times as long at every size, forward and back (lower "

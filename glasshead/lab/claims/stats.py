@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Interval", "cohens_d", "difference", "mean", "ratio"]
+__all__ = ["Interval", "cohens_d", "difference", "geometric", "mean", "ratio", "unbroken"]
 
 RESAMPLES = 10_000
 SEED = 0  # of the resampling: the same numbers always give the same interval
 COVERS = 0.95
+LARGEST = 1000.0  # an effect size beyond it says nothing more, and JSON knows no infinity
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,32 @@ def ratio(a: Sequence[float], b: Sequence[float], *, paired: bool = True) -> Int
     return _interval(xs.mean() / ys.mean(), xs[at].mean(axis=1) / ys[of].mean(axis=1))
 
 
+def geometric(values: Sequence[float]) -> Interval:
+    """The mean of ratios: in logs, so that twice and half cancel out.
+
+    >>> f"{geometric([0.5, 2.0]):.1f}"
+    '1.0 [0.5, 2.0]'
+    """
+    logs = mean(np.log(_array(values)).tolist())
+    return Interval(*(float(np.exp(x)) for x in (logs.value, logs.low, logs.high)))
+
+
+def unbroken(xs: Sequence[int], passed: Sequence[bool]) -> int:
+    """The largest x up to which all have passed, 0 when the first has not.
+
+    >>> unbroken([4, 8, 16, 32], [True, True, False, True])
+    8
+    """
+    reached = 0
+    for x, one in zip(xs, passed, strict=True):
+        if not one:
+            break
+        reached = x
+    return reached
+
+
 def cohens_d(a: Sequence[float], b: Sequence[float]) -> float:
-    """Mean of a minus mean of b, in pooled standard deviations; infinite when nothing varies.
+    """Mean of a minus mean of b, in pooled standard deviations, 1000 at most (nothing varies).
 
     >>> cohens_d([1.0, 2.0, 3.0], [2.0, 3.0, 4.0])
     -1.0
@@ -73,9 +98,10 @@ def cohens_d(a: Sequence[float], b: Sequence[float]) -> float:
     apart = xs.mean() - ys.mean()
     squares = ((xs - xs.mean()) ** 2).sum() + ((ys - ys.mean()) ** 2).sum()
     pooled = np.sqrt(squares / max(len(xs) + len(ys) - 2, 1))
-    if pooled == 0:
-        return 0.0 if apart == 0 else float(np.copysign(np.inf, apart))
-    return float(apart / pooled)
+    if apart == 0:
+        return 0.0
+    # A spread of next to nothing is the rounding of equal numbers.
+    return float(apart / max(pooled, abs(apart) / LARGEST))
 
 
 def _array(values: Sequence[float]) -> np.ndarray:

@@ -13,15 +13,29 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from glasshead.lab.claims.claim import SEARCH_SEEDS, Budget
+from glasshead.errors import NotFiniteError
+from glasshead.lab.claims.claim import SEARCH_SEEDS, Budget, Words
 from glasshead.lab.ladder import LadderText, read_text
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.loss import next_token_loss
 from glasshead.text.batches import Batch, TextBatches
 
-__all__ = ["RATES", "Course", "Searched", "TextTask", "fit", "searched", "shown", "story_text"]
+__all__ = [
+    "BURST",
+    "RATES",
+    "Course",
+    "Searched",
+    "TextTask",
+    "at_edge",
+    "fit",
+    "searched",
+    "shown",
+    "story_text",
+]
 
 RATES = (1e-3, 3e-3, 1e-2)
+# What a loss counts as that is larger or no number: that training failed. JSON knows no infinity.
+BURST = 100.0
 
 Result = TypeVar("Result")
 
@@ -67,31 +81,62 @@ def searched(
 ) -> dict[str, Searched[Result]]:
     """`run(side, lr, seed)` for each rate with a seed of its own, then with the best for each seed.
 
-    The lowest score is the best; one that is not finite is the worst.
+    The lowest score is the best; one that is not finite is the worst. One rate needs no search.
     """
     found: dict[str, Searched[Result]] = {}
-    total = len(sides) * (len(rates) + len(budget.seeds))
+    searching = rates if len(rates) > 1 else ()
+    total = len(sides) * (len(searching) + len(budget.seeds))
+    at = 0
     for side in sides:
-        one: Searched[Result] = Searched({}, [])
-        for what in [*rates, *budget.seeds]:
-            at = sum(len(some.scores) + len(some.results) for some in [*found.values(), one])
-            if len(one.scores) < len(rates):
-                budget.progress(at / total, f"{side}, rate {what:g}")
-                value = score(run(side, float(what), SEARCH_SEEDS[0]))
-                one.scores[float(what)] = value if math.isfinite(value) else math.inf
-            else:
-                budget.progress(at / total, f"{side}, seed {what}")
-                one.results.append(run(side, one.lr, int(what)))
+        one: Searched[Result] = Searched({} if searching else {float(rates[0]): math.inf}, [])
+        for lr in searching:
+            budget.progress(at / total, f"{side}, rate {lr:g}")
+            try:
+                value = score(run(side, float(lr), SEARCH_SEEDS[0]))
+            except NotFiniteError:  # attention met NaN
+                value = math.inf
+            one.scores[float(lr)] = value if math.isfinite(value) else math.inf
+            at += 1
+        for seed in budget.seeds:
+            budget.progress(at / total, f"{side}, seed {seed}")
+            one.results.append(run(side, one.lr, seed))
+            at += 1
         found[side] = one
     return found
 
 
 def shown(found: Mapping[str, Searched[Any]]) -> dict[str, Any]:
-    """The search, for the evidence."""
+    """The search, for the evidence. `edge`: the best is the least or the largest rate tried.
+
+    A score that is not finite, or was not needed, is None.
+    """
     return {
-        side: {"best": one.lr, "tried": {f"{lr:g}": s for lr, s in one.scores.items()}}
+        side: {
+            "best": one.lr,
+            "edge": len(one.scores) > 1 and one.lr in (min(one.scores), max(one.scores)),
+            "tried": {
+                f"{lr:g}": score if math.isfinite(score) else None
+                for lr, score in one.scores.items()
+            },
+        }
         for side, one in found.items()
     }
+
+
+def at_edge(rates: Mapping[str, Mapping[str, Any]], names: Mapping[str, Words]) -> Words:
+    """A sentence on the sides whose best rate lies at the edge of those tried, if there are any.
+
+    `rates` is what `shown` gave; sides without a name are left out.
+    """
+    edges = {side: rates[side]["best"] for side in names if rates[side]["edge"]}
+    if not edges:
+        return Words("", "")
+    en = ", ".join(f"{names[side].en} ({lr:g})" for side, lr in edges.items())
+    zh = "、".join(f"{names[side].zh}（{lr:g}）" for side, lr in edges.items())
+    return Words(
+        f" At the edge of the rates tried, so that a better one may lie beyond: {en}.",
+        f"最好的学习率在所试范围的边缘，更好的可能在范围之外：{zh}。",
+    )
 
 
 @lru_cache(maxsize=1)
@@ -102,7 +147,10 @@ def story_text() -> LadderText:
 
 @dataclass(frozen=True)
 class Course:
-    """How a training went: losses in nats a character, dropout off, at some of its steps."""
+    """How a training went: losses in nats a character, BURST at most, at some of its steps.
+
+    They are measured with dropout off.
+    """
 
     steps: list[int]
     train: list[float]
@@ -147,17 +195,24 @@ class TextTask:
             batch = batches.at(step)
             return next_token_loss(model, batch.ids, batch.targets)
 
+        def note(step: int, losses: Callable[[Sequence[Batch]], float]) -> None:
+            held, trained = losses(self._held), [losses(self._seen)] if seen else []
+            course.steps.append(step)
+            course.val.append(held)
+            course.train.extend(trained)
+
         def look(step: int) -> bool:
             if step in at:
-                course.steps.append(step)
-                if seen:
-                    course.train.append(text_loss(model, self._seen))
-                course.val.append(text_loss(model, self._held))
+                note(step, lambda batches: text_loss(model, batches))
             return False
 
         with torch.random.fork_rng([]):  # dropout draws too
             torch.manual_seed(seed)
-            fit(model, loss, lr=lr, steps=steps, done=look)
+            try:
+                fit(model, loss, lr=lr, steps=steps, done=look)
+            except NotFiniteError:  # attention met NaN: from here on nothing is learned
+                for step in sorted(at - set(course.steps)):
+                    note(step, lambda batches: BURST)
         return course
 
     def unigram(self) -> float:
@@ -177,4 +232,5 @@ def text_loss(model: GPT, batches: Sequence[Batch]) -> float:
     model.eval()
     losses = [next_token_loss(model, batch.ids, batch.targets) for batch in batches]
     model.train(was_training)
-    return torch.stack(losses).mean().item()
+    loss = torch.stack(losses).mean().item()
+    return min(loss, BURST) if math.isfinite(loss) else BURST

@@ -15,7 +15,7 @@ def verdict_of(claim, budget=QUICK, **change):
 
 
 def measured(claim, budget=QUICK, **change):
-    return json.loads(json.dumps(claim.measure(budget, **change)))
+    return json.loads(json.dumps(claim.measure(budget, **change), allow_nan=False))
 
 
 def stored(number, quick=True):

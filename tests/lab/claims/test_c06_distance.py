@@ -27,7 +27,35 @@ def test_all_sides_are_of_one_size(honest):
 
 def test_it_does_not_hold_when_attention_cannot_look_that_far():
     short_sighted = measured(CLAIM, FEW, **SMALL, window=8)
-    assert CLAIM.judge(short_sighted).verdict is Verdict.FAILS
+    finding = CLAIM.judge(short_sighted)
+    assert finding.verdict is Verdict.FAILS
+    assert finding.numbers["attention, 2 apart"].low > 0.9  # it did learn what it can see
+
+
+def test_one_cannot_tell_from_a_training_that_taught_nothing():
+    finding = CLAIM.judge(measured(CLAIM, FEW, **{**SMALL, "steps": 2}))
+    assert finding.verdict is Verdict.UNCLEAR
+    assert "all can" not in finding.words.en
+    assert "not learned by both" in finding.words.en
+
+
+def test_a_distance_learned_beyond_one_that_was_not_does_not_count(honest):
+    right, wrong = [1.0, 1.0], [0.1, 0.1]
+    accuracy = {"attention": [right, wrong, right], "lstm": [right, wrong, wrong],
+                "open lstm": [right, right, wrong]}  # fmt: skip
+    rates = {**honest["rates"], "50": honest["rates"]["40"]}
+    words = CLAIM.judge(
+        {**honest, "distances": [2, 40, 50], "accuracy": accuracy, "rates": rates}
+    ).words.en
+    assert "right up to 2, 2 and 40 positions" in words
+
+
+def test_a_rate_at_the_edge_is_mentioned(honest):
+    assert "edge" not in CLAIM.judge(honest).words.en
+    last = {**honest["rates"]["40"], "lstm": {"best": 0.01, "edge": True, "tried": {}}}
+    words = CLAIM.judge({**honest, "rates": {**honest["rates"], "40": last}}).words
+    assert "may lie beyond: LSTM over 40 (0.01)." in words.en
+    assert "边缘" in words.zh
 
 
 def test_it_does_not_hold_where_the_lstm_remembers_as_well(honest):

@@ -8,7 +8,7 @@ from glasshead.lab.claims.drawing import render
 from tests.lab.claims.cases import measured
 
 FEW = Budget(quick=True, seeds=(0,))
-SMALL = {"longest": 12, "steps": 300, "rates": (3e-3,)}
+SMALL = {"longest": 12, "steps": 200, "rates": (1e-2,)}
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,9 @@ def honest():
 
 
 def test_it_holds_up_to_the_trained_length(honest):
-    assert CLAIM.judge(honest).verdict is Verdict.HOLDS_WHEN
+    finding = CLAIM.judge(honest)
+    assert finding.verdict is Verdict.HOLDS_WHEN
+    assert "for copying" in finding.words.en
 
 
 def test_all_sides_are_of_one_size(honest):
@@ -27,8 +29,21 @@ def test_all_sides_are_of_one_size(honest):
 
 
 def test_it_does_not_hold_when_attention_too_sees_one_vector():
-    evidence = measured(CLAIM, FEW, longest=12, steps=40, rates=(3e-3,), attention=OneVector)
-    assert CLAIM.judge(evidence).verdict is Verdict.FAILS
+    finding = CLAIM.judge(measured(CLAIM, FEW, **SMALL, attention=OneVector))
+    assert finding.verdict is Verdict.FAILS
+    assert finding.numbers["right at 1, attention"].low > 0.9  # one symbol does go through
+
+
+def test_one_cannot_tell_from_a_training_that_taught_nothing():
+    finding = CLAIM.judge(measured(CLAIM, FEW, **{**SMALL, "steps": 1}))
+    assert finding.verdict is Verdict.UNCLEAR
+    assert "not learned by both" in finding.words.en
+
+
+def test_one_cannot_tell_where_some_seeds_reach_beyond_and_some_do_not(honest):
+    accuracy = {side: [row * 2 for row in rows] for side, rows in honest["accuracy"].items()}
+    accuracy["attention"] = [[1.0, 1.0]] * (len(honest["lengths"]) - 1) + [[1.0, 0.3]]
+    assert CLAIM.judge({**honest, "accuracy": accuracy}).verdict is Verdict.UNCLEAR
 
 
 def test_it_holds_without_a_when_where_attention_reaches_beyond(honest):

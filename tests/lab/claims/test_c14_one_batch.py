@@ -5,7 +5,7 @@ import time
 import torch
 
 from glasshead.attention.multihead import MultiHeadAttention
-from glasshead.lab.claims.c14_one_batch import CLAIM, in_one_batch, looped
+from glasshead.lab.claims.c14_one_batch import CAUSAL, CLAIM, InOneBatch, Looped
 from glasshead.lab.claims.claim import Budget, Verdict
 from tests.lab.claims.cases import verdict_of
 
@@ -13,15 +13,27 @@ TWO = Budget(quick=True, seeds=(0, 1))
 SMALL = {"sizes": ((1, 4),), "seconds": 0.1}
 
 
-def slowed(layer, x):
-    time.sleep(0.002)
-    return in_one_batch(layer, x)
+class Slowed(InOneBatch):
+    def forward(self, x):
+        time.sleep(0.002)
+        return super().forward(x)
 
 
 def test_the_loop_computes_the_same():
     layer = MultiHeadAttention(28, 4)
     x = torch.randn(3, 11, 28)
-    torch.testing.assert_close(looped(layer, x), in_one_batch(layer, x))
+    torch.testing.assert_close(Looped(layer)(x), InOneBatch(layer)(x))
+
+
+def test_each_head_of_the_loop_has_parameters_of_its_own():
+    layer = MultiHeadAttention(28, 4)
+    loop = Looped(layer)
+    shapes = [tuple(p.shape) for p in loop.heads.parameters()]
+    assert shapes == [(7, 28)] * 3 * 4
+    assert sum(p.numel() for p in loop.parameters()) == sum(p.numel() for p in layer.parameters())
+    assert {p.data_ptr() for p in loop.parameters()}.isdisjoint(
+        p.data_ptr() for p in layer.parameters()
+    )
 
 
 def test_it_holds_on_a_text_of_four_words():
@@ -29,16 +41,17 @@ def test_it_holds_on_a_text_of_four_words():
 
 
 def test_it_does_not_hold_when_the_batch_is_slowed_down():
-    assert verdict_of(CLAIM, TWO, batch=slowed, **SMALL) is Verdict.FAILS
+    assert verdict_of(CLAIM, TWO, batch=Slowed, **SMALL) is Verdict.FAILS
 
 
 def test_it_does_not_hold_when_both_are_the_loop():
-    assert verdict_of(CLAIM, TWO, batch=looped, **SMALL) is not Verdict.HOLDS
+    assert verdict_of(CLAIM, TWO, batch=Looped, **SMALL) is not Verdict.HOLDS
 
 
 def test_it_holds_only_at_some_sizes():
-    def slow_when_long(layer, x):
-        return slowed(layer, x) if x.shape[1] > 4 else in_one_batch(layer, x)
+    class SlowWhenLong(Slowed):
+        def forward(self, x):
+            return super().forward(x) if x.shape[1] > 4 else self.layer(x, mask=CAUSAL).out
 
     sizes = {"sizes": ((1, 4), (1, 5)), "seconds": 0.1}
-    assert verdict_of(CLAIM, TWO, batch=slow_when_long, **sizes) is Verdict.HOLDS_WHEN
+    assert verdict_of(CLAIM, TWO, batch=SlowWhenLong, **sizes) is Verdict.HOLDS_WHEN

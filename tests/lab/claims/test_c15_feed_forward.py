@@ -8,11 +8,12 @@ from glasshead.lab.claims.drawing import render
 from tests.lab.claims.cases import measured
 
 FEW = Budget(quick=True, seeds=(0,))
+SMALL = {"steps": 40, "table_steps": 120, "rates": (1e-2,)}
 
 
 @pytest.fixture(scope="module")
 def honest():
-    return measured(CLAIM, FEW, steps=3, table_steps=120)
+    return measured(CLAIM, FEW, **SMALL)
 
 
 def test_it_holds_for_a_table_to_be_learned_by_heart(honest):
@@ -26,15 +27,22 @@ def test_two_layers_of_attention_have_the_parameters_of_the_feed_forward(honest)
 
 
 def test_it_does_not_hold_when_the_feed_forward_is_none():
-    evidence = measured(CLAIM, FEW, steps=3, table_steps=3, feed_forward="none")
+    evidence = measured(CLAIM, FEW, **SMALL, feed_forward="none")
     finding = CLAIM.judge(evidence)
     assert finding.verdict is Verdict.FAILS
+    assert finding.numbers["text: attention below character frequencies by"].low > 0.1
     assert finding.numbers["table: more right than attention alone"].value == 0
+
+
+def test_one_cannot_tell_from_a_training_that_taught_nothing():
+    finding = CLAIM.judge(measured(CLAIM, FEW, **{**SMALL, "steps": 1, "table_steps": 1}))
+    assert finding.verdict is Verdict.UNCLEAR
+    assert "Too little was learned" in finding.words.en
 
 
 def gaining(evidence, more_attention):
     """The evidence with a gain on the text, and a control of the same size that gets so much."""
-    best = evidence["rates"].index(evidence["best"]["residual attention"])
+    best = evidence["rates"].index(evidence["search"]["residual attention"]["best"])
     base = evidence["losses"]["residual attention"][best]
     wide = [[loss - 0.1 for loss in base]] * len(evidence["rates"])
     right = {"attention": [0.2], "feed-forward": [0.6], "more attention": more_attention}
@@ -47,7 +55,32 @@ def test_it_holds_where_the_text_gains_too_and_size_alone_does_not_do_it(honest)
 
 
 def test_it_holds_only_against_fewer_parameters_where_attention_uses_them_better(honest):
-    assert CLAIM.judge(gaining(honest, [0.9])).verdict is Verdict.HOLDS_WHEN
+    finding = CLAIM.judge(gaining(honest, [0.9]))
+    assert finding.verdict is Verdict.HOLDS_WHEN
+    assert "only against fewer parameters: as attention they are worth" in finding.words.en
+
+
+def test_as_good_as_attention_of_the_same_size_is_not_better(honest):
+    assert CLAIM.judge(gaining(honest, [0.58])).verdict is Verdict.HOLDS_WHEN
+
+
+def test_a_table_that_more_attention_learns_as_well_is_no_case_for_the_feed_forward(honest):
+    """Only the table gains: what limits it is said as well."""
+    even = {**gaining(honest, [0.9]), "losses": honest["losses"]}
+    side = even["losses"]["residual attention"]
+    words = CLAIM.judge({**even, "losses": {**even["losses"], "residual wide": side}}).words.en
+    assert "learned by heart, not on the text and against fewer parameters" in words
+
+
+def test_speed_is_spoken_of_only_where_it_came_out(honest):
+    """A gain at the smallest rate and none at the best is speed; a gain at both is not."""
+    rates, base = [1e-3, 1e-2], [[2.5], [2.0]]
+    losses = dict.fromkeys(honest["losses"], base)
+    search = {side: {**one, "best": 1e-2} for side, one in honest["search"].items()}
+    two = {**honest, "rates": rates, "search": search}
+    for wide, speed in (([[2.3], [2.0]], True), ([[2.3], [1.8]], False), (base, False)):
+        finding = CLAIM.judge({**two, "losses": {**losses, "residual wide": wide}})
+        assert ("speed" in finding.words.en) is speed
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])

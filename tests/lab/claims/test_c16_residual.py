@@ -8,7 +8,7 @@ from glasshead.lab.claims.drawing import render
 from tests.lab.claims.cases import measured
 
 FEW = Budget(quick=True, seeds=(0, 1))
-SMALL = {"depths": (1, 6), "depth": 4, "steps": 40, "rates": (3e-3,)}
+SMALL = {"depths": (1, 8), "depth": 4, "steps": 40, "rates": (3e-3,)}
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +21,29 @@ def test_it_holds(honest):
 
 
 def test_it_does_not_hold_when_the_residual_is_cut():
-    evidence = measured(CLAIM, FEW, depths=(1, 6), depth=4, steps=3, rates=(3e-3,), residual=False)
-    assert CLAIM.judge(evidence).verdict is Verdict.FAILS
+    finding = CLAIM.judge(measured(CLAIM, FEW, **SMALL, residual=False))
+    assert finding.verdict is Verdict.FAILS
+    assert finding.numbers["one layer below character frequencies by"].low > 0.1
+
+
+def test_one_cannot_tell_from_a_training_that_taught_nothing():
+    finding = CLAIM.judge(measured(CLAIM, FEW, **{**SMALL, "steps": 1}, residual=False))
+    assert finding.verdict is Verdict.UNCLEAR
+    assert "so one cannot tell" in finding.words.en
+
+
+@pytest.mark.parametrize("side", ["without", "with"])
+def test_one_cannot_tell_where_a_gradient_straddles_the_threshold(honest, side):
+    first, _ = honest["gradient"][side]
+    deep = [[1e-5 * first[0], first[1]]]
+    gradient = {**honest["gradient"], side: [first, *deep]}
+    assert CLAIM.judge({**honest, "gradient": gradient}).verdict is Verdict.UNCLEAR
+
+
+def test_one_seed_of_two_that_bursts_does_not_tell(honest):
+    first, last = honest["gradient"]["with"]
+    gradient = {**honest["gradient"], "with": [first, [1e5 * first[0], last[1]]]}
+    assert CLAIM.judge({**honest, "gradient": gradient}).verdict is Verdict.UNCLEAR
 
 
 def test_it_does_not_hold_when_nothing_vanishes_without(honest):

@@ -5,6 +5,7 @@ import pytest
 from glasshead.lab.claims.c17_layer_norm import CLAIM
 from glasshead.lab.claims.claim import Budget, Verdict
 from glasshead.lab.claims.drawing import render
+from glasshead.lab.claims.training import BURST
 from tests.lab.claims.cases import measured
 
 FEW = Budget(quick=True, seeds=(0, 1))
@@ -19,8 +20,8 @@ def cut():
 def faster(evidence, depth, times):
     """The evidence with norms that get there in so many times fewer steps."""
     one = evidence["courses"][str(depth)]
-    falling = [5.0 - 0.1 * n for n in range(len(one["at"]))]
-    sooner = [5.0 - 0.1 * times * n for n in range(len(one["at"]))]
+    falling = [2.6 - 0.05 * n for n in range(len(one["at"]))]
+    sooner = [2.6 - 0.05 * times * n for n in range(len(one["at"]))]
     val = {"none": [falling, falling], "norm": [sooner, sooner]}
     courses = {**evidence["courses"], str(depth): {**one, "val": val}}
     return {**evidence, "courses": courses}
@@ -48,6 +49,54 @@ def test_it_does_not_hold_where_the_norm_is_slower(cut):
     finding = CLAIM.judge(slower)
     assert finding.verdict is Verdict.FAILS
     assert finding.numbers["times fewer steps, depth 2"].value < 0.6
+
+
+def shaped(evidence, decays):
+    """Curves as trainings give them: they fall by halves and level off, differently each seed.
+
+    `decays` by depth: how many looks a halving takes, without and with a norm.
+    """
+    looks = len(evidence["courses"]["1"]["at"])
+    one = evidence["courses"]["1"]
+    return {
+        **evidence,
+        "depths": list(decays),
+        "courses": {
+            str(depth): {**one, "val": {
+                side: [[1.5 + 2.0 * 0.5 ** ((n + 1) / (slow + shift)) + noise
+                        for n in range(looks)] for shift, noise in ((0, 0), (0.2, 0.02))]
+                for side, slow in zip(("none", "norm"), both, strict=True)
+            }}
+            for depth, both in decays.items()
+        },
+    }  # fmt: skip
+
+
+def test_it_holds_with_curves_that_level_off_later_without_a_norm(cut):
+    finding = CLAIM.judge(shaped(cut, {1: (3.0, 1.7), 6: (4.0, 1.7)}))
+    assert finding.verdict is Verdict.HOLDS
+    assert 1.5 < finding.numbers["times fewer steps, depth 1"].value < 2.0
+
+
+def test_only_an_unbroken_run_of_depths_is_called_or_more(cut):
+    finding = CLAIM.judge(shaped(cut, {1: (3.0, 3.0), 6: (4.0, 1.7), 24: (3.0, 3.0)}))
+    assert finding.verdict is Verdict.HOLDS_WHEN
+    assert "or more" not in finding.words.en
+    assert "only at these depths: 6." in finding.words.en
+
+
+def test_a_side_whose_loss_bursts_failed_to_train(cut):
+    """The other is ahead by as much as ten looks can show; where both burst one cannot tell."""
+    both = shaped(cut, {1: (3.0, 1.7), 6: (4.0, 1.7)})
+    none, norm = (both["courses"]["6"]["val"][side] for side in ("none", "norm"))
+    none[:] = [[3.0] * (len(curve) - 1) + [BURST] for curve in none]
+    finding = CLAIM.judge(both)
+    assert finding.verdict is Verdict.HOLDS
+    assert "At depth 6, 2 of 2 without a norm failed to train." in finding.words.en
+    norm[:] = none
+    finding = CLAIM.judge(both)
+    assert finding.verdict is Verdict.HOLDS_WHEN
+    assert "One cannot tell at depth 6." in finding.words.en
 
 
 def test_a_norm_changes_what_is_measured():

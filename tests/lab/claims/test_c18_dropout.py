@@ -48,14 +48,15 @@ def test_it_does_not_hold_when_dropout_drops_nothing(none):
 
 def test_dropout_keeps_a_net_from_learning_a_text_by_heart():
     evidence = measured(
-        CLAIM, Budget(True, (0,)), sizes=(2_000,), steps=150, rates=(1e-2,), dropouts=(0.5,)
+        CLAIM, Budget(True, (0,)), sizes=(2_000,), steps=100, rates=(1e-2,), dropouts=(0.5,)
     )
-    narrower = CLAIM.judge(evidence).numbers["gap narrower by, 2,000 characters, rate 0.01"]
+    narrower = CLAIM.judge(evidence).numbers["50%: gap narrower by, 2,000 characters, rate 0.01"]
     assert narrower.low > 0.02
 
 
 def test_one_cannot_tell_where_nothing_over_fits():
-    evidence = measured(CLAIM, Budget(True, (0,)), sizes=(50_000,), steps=9, rates=(1e-2,))
+    evidence = measured(CLAIM, Budget(True, (0,)), sizes=(50_000,), steps=9, rates=(1e-2,),
+                        dropouts=(0.2,))  # fmt: skip
     assert CLAIM.judge(evidence).verdict is Verdict.UNCLEAR
 
 
@@ -71,6 +72,42 @@ def test_one_cannot_tell_where_nothing_over_fits():
 def test_the_verdict_goes_by_unseen_text(none, small, pushed, large, verdict):
     evidence = with_curves(none, *(curves(*ends) for ends in (small, pushed, large)))
     assert CLAIM.judge(evidence).verdict is verdict
+
+
+def both_rates(evidence, low, high):
+    """Two amounts of dropout, each with its curves (small, pushed, large)."""
+    some = [with_curves(evidence, *(curves(*ends) for ends in sides)) for sides in (low, high)]
+    for one, other in zip(
+        [*some[0]["texts"].values(), some[0]["pushed"]],
+        [*some[1]["texts"].values(), some[1]["pushed"]],
+        strict=True,
+    ):
+        for which in ("train", "val"):
+            one[which] = {"0": one[which]["0"], "0.1": one[which]["0.0"],
+                          "0.2": other[which]["0.0"]}  # fmt: skip
+        if "rates" in one:
+            one["rates"] = dict.fromkeys(("0", "0.1", "0.2"), one["rates"]["0"])
+    return {**some[0], "dropout": ["0", "0.1", "0.2"]}
+
+
+ALL, FEW_ONLY = (HELPS, HELPS, NEITHER), (NOTHING, NOTHING, NEITHER)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (ALL, ALL, Verdict.HOLDS),
+        (ALL, FEW_ONLY, Verdict.HOLDS_WHEN),
+        (FEW_ONLY, ALL, Verdict.HOLDS_WHEN),
+        (FEW_ONLY, FEW_ONLY, Verdict.FAILS),
+    ],
+)
+def test_10_and_20_percent_both_count(none, low, high, verdict):
+    finding = CLAIM.judge(both_rates(none, low, high))
+    assert finding.verdict is verdict
+    if verdict is Verdict.HOLDS_WHEN:
+        only = "10%" if low is ALL else "20%"
+        assert f"So it holds only for {only}, at the best rates and when" in finding.words.en
 
 
 @pytest.mark.parametrize("lang", ["en", "zh"])

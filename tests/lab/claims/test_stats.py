@@ -5,7 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glasshead.lab.claims.stats import Interval, cohens_d, difference, mean, ratio
+from glasshead.lab.claims.stats import (
+    Interval,
+    cohens_d,
+    difference,
+    geometric,
+    mean,
+    ratio,
+    unbroken,
+)
 
 values = st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=7)
 
@@ -70,11 +78,24 @@ def test_cohens_d_does_not_depend_on_the_unit_and_changes_sign_with_the_sides(a,
     assert cohens_d(b, a) == pytest.approx(-before)
 
 
-def test_without_spread_an_effect_is_infinite():
+def test_without_spread_an_effect_is_as_large_as_is_stored():
     assert cohens_d([1, 1], [1, 1]) == 0
-    assert cohens_d([2, 2], [1, 1]) == np.inf
+    assert cohens_d([2, 2], [1, 1]) == 1000
 
 
 def test_an_interval_prints_its_ends():
     assert str(Interval(0.931, 0.912, 0.949)) == "0.93 [0.91, 0.95]"
     assert f"{Interval(0.931, 0.912, 0.949):.1%}" == "93.1% [91.2%, 94.9%]"
+
+
+@given(st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=7))
+def test_ratios_turned_around_average_to_the_ratio_turned_around(xs):
+    there, back = geometric(xs), geometric([1 / x for x in xs])
+    assert there.value == pytest.approx(1 / back.value)
+    assert (there.low, there.high) == pytest.approx((1 / back.high, 1 / back.low), rel=0.05)
+
+
+def test_what_passes_after_a_gap_does_not_count():
+    assert unbroken([4, 8, 16], [True, False, True]) == 4
+    assert unbroken([4, 8, 16], [False, True, True]) == 0
+    assert unbroken([4, 8, 16], [True] * 3) == 16

@@ -1,14 +1,16 @@
 """The loop, the search of rates and the recurrent opponents that the claims share."""
 
+import json
 import math
 
 import pytest
 import torch
 from torch import nn
 
-from glasshead.lab.claims.claim import SEARCH_SEEDS, Budget
+from glasshead.errors import NotFiniteError
+from glasshead.lab.claims.claim import SEARCH_SEEDS, Budget, Words
 from glasshead.lab.claims.rnn import LSTMReader, LSTMSeq2Seq, count, equal
-from glasshead.lab.claims.training import TextTask, fit, searched, shown
+from glasshead.lab.claims.training import BURST, Course, TextTask, at_edge, fit, searched, shown
 from glasshead.model.gpt import GPT, GPTConfig
 
 
@@ -47,6 +49,58 @@ def test_a_rate_that_bursts_is_never_the_best():
         lambda score: score,
     )
     assert found["one"].lr == 0.01
+
+
+def test_the_search_is_stored_without_infinities_and_says_what_lies_at_the_edge():
+    scores = {"inner": {0.001: 3.0, 0.003: 1.0, 0.01: math.inf}, "outer": {0.003: 2.0, 0.01: 1.0}}
+    found = {
+        side: searched(
+            Budget(quick=True, seeds=(0,)),
+            (side,),
+            lambda s, lr, seed: lr,
+            some.__getitem__,
+            [*some],
+        )[side]
+        for side, some in scores.items()
+    }
+    stored = shown(found)
+    assert json.loads(json.dumps(stored, allow_nan=False)) == stored
+    assert stored["inner"]["tried"]["0.01"] is None
+    words = at_edge(stored, {"inner": Words("one", "一"), "outer": Words("two", "二")})
+    assert words.en.endswith("may lie beyond: two (0.01).")
+    assert "二（0.01）" in words.zh
+    assert at_edge(stored, {"inner": Words("one", "一")}) == Words("", "")
+
+
+def test_one_rate_is_taken_without_a_search():
+    seen = []
+    found = searched(
+        Budget(quick=True, seeds=(3, 5)),
+        ("one",),
+        lambda side, lr, seed: seen.append((lr, seed)) or 0.0,
+        lambda score: score,
+        (0.02,),
+    )
+    assert seen == [(0.02, 3), (0.02, 5)]
+    assert shown(found)["one"] == {"best": 0.02, "edge": False, "tried": {"0.02": None}}
+
+
+def test_a_training_that_bursts_ends_at_a_number():
+    task = TextTask(block=8, batch_size=8, characters=2_000)
+    model = task.gpt(5, n_layers=1, n_heads=2, d_model=16)
+    course = task.train(model, lr=math.inf, seed=5, steps=3, points=3, seen=True)
+    assert course == Course([1, 2, 3], [BURST] * 3, [BURST] * 3)
+
+
+def test_a_rate_at_which_attention_meets_nan_is_never_the_best():
+    def run(side, lr, seed):
+        if lr > 0.005:
+            raise NotFiniteError("q holds NaN", hint="")
+        return 7.0
+
+    found = searched(Budget(quick=True, seeds=(0,)), ("one",), run, lambda score: score)
+    assert found["one"].lr == 0.001
+    assert shown(found)["one"]["tried"]["0.01"] is None
 
 
 def test_progress_goes_from_nothing_to_almost_all():
