@@ -10,13 +10,15 @@ def test_it(page, served):      # a browser, which fails the test on any error i
     page.goto(served.url)
 """
 
+import asyncio
 import hashlib
 import logging
 import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,6 +109,12 @@ def until(holds: Callable[[], Any], seconds: float = 30) -> None:
     while not holds():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.01)
+
+
+def awaited(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """What it gives, in a thread of its own: the browser's driver keeps a loop in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, coroutine).result()
 
 
 @pytest.fixture(scope="session")

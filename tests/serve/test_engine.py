@@ -20,6 +20,7 @@ from glasshead.serve.library import Library, Served
 from glasshead.serve.spoken import Spoken, Token
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer
 from tests.generate.runs import make_run
+from tests.serve.conftest import awaited
 
 WILD = SamplingConfig(temperature=1.4)
 EOS = ByteTokenizer(["<eos>"])
@@ -71,7 +72,7 @@ def test_many_answers_at_once_are_those_to_each_alone(served, engine):
     async def talk():
         return await asyncio.gather(*(heard(engine.stream(served, ask)) for ask in asks))
 
-    for ask, tokens in zip(asks, asyncio.run(talk()), strict=True):
+    for ask, tokens in zip(asks, awaited(talk()), strict=True):
         text, finish = expected(served, ask)
         assert "".join(token.text for token in tokens) == text
         assert tokens[-1].finish == finish
@@ -83,7 +84,7 @@ def test_alternatives_come_with_their_texts(served, engine):
     async def talk():
         return await heard(engine.stream(served, Ask([7], GREEDY, max_tokens=5, alternatives=3)))
 
-    *tokens, _ = asyncio.run(talk())
+    *tokens, _ = awaited(talk())
     assert len(tokens) == 5
     for token in tokens:
         (best, text, logprob), *others = token.alternatives
@@ -109,7 +110,7 @@ def test_a_stream_that_is_let_go_of_leaves_the_batch(served, engine):
             await asyncio.sleep(0.01)
         return last
 
-    assert asyncio.run(talk())[-1].finish == "length"
+    assert awaited(talk())[-1].finish == "length"
 
 
 def test_who_comes_first_is_served_first_and_too_many_are_refused(served, engine):
@@ -138,7 +139,7 @@ def test_who_comes_first_is_served_first_and_too_many_are_refused(served, engine
             stream.close()
         return again
 
-    assert len(asyncio.run(talk())) == 3
+    assert len(awaited(talk())) == 3
 
 
 def test_texts_that_would_fill_the_memory_together_wait_for_each_other(served, engine, monkeypatch):
@@ -154,7 +155,7 @@ def test_texts_that_would_fill_the_memory_together_wait_for_each_other(served, e
         streams = [engine.stream(served, Ask([n], GREEDY, 9)) for n in (1, 2, 3)]
         await asyncio.gather(*map(counted, streams))
 
-    asyncio.run(talk())
+    awaited(talk())
     assert most == 1
 
 
@@ -170,7 +171,7 @@ def test_an_error_of_one_text_is_told_to_that_one_alone(tmp_path, engine):
         streams = [heard(engine.stream(served, ask)) for ask in asks]
         return await asyncio.gather(*streams, return_exceptions=True)
 
-    one, error, other = asyncio.run(talk())
+    one, error, other = awaited(talk())
     assert isinstance(error, NotFiniteError)
     for tokens in (one, other):
         assert "".join(token.text for token in tokens) == expected(served, good)[0]
@@ -191,7 +192,7 @@ def test_what_is_wrong_with_a_request_is_said_at_once(served, engine, ask, error
         engine.stream(served, ask)
 
     with pytest.raises(error, match=message):
-        asyncio.run(talk())
+        awaited(talk())
 
 
 def test_a_thread_ends_when_there_is_nothing_to_do_and_another_begins(served, engine, monkeypatch):
@@ -200,12 +201,12 @@ def test_a_thread_ends_when_there_is_nothing_to_do_and_another_begins(served, en
     async def talk():
         return await heard(engine.stream(served, Ask([1], GREEDY, 2)))
 
-    first = asyncio.run(talk())
+    first = awaited(talk())
     end = time.monotonic() + 20
     while engine._writers:
         assert time.monotonic() < end
         time.sleep(0.02)
-    assert asyncio.run(talk()) == first
+    assert awaited(talk()) == first
 
 
 def test_closing_tells_those_who_are_not_done(served):
@@ -216,7 +217,7 @@ def test_closing_tells_those_who_are_not_done(served):
         threading.Timer(0.2, engine.close).start()
         return await asyncio.gather(*streams, return_exceptions=True)
 
-    for error in asyncio.run(talk()):
+    for error in awaited(talk()):
         assert isinstance(error, GlassheadError)
         assert "shutting down" in str(error)
 
@@ -224,7 +225,7 @@ def test_closing_tells_those_who_are_not_done(served):
         engine.stream(served, Ask([1]))
 
     with pytest.raises(BusyError, match="shutting down"):
-        asyncio.run(more())
+        awaited(more())
 
 
 def test_who_else_wants_the_model_gets_it_soon(served, engine):
@@ -245,7 +246,7 @@ def test_who_else_wants_the_model_gets_it_soon(served, engine):
         for stream in streams:
             stream.close()
 
-    asyncio.run(talk())
+    awaited(talk())
     assert sorted(waits)[5] < 1.0  # seconds, on a loaded machine
 
 
@@ -295,4 +296,4 @@ def test_a_model_that_does_not_write_is_named(world_runs, engine):
         engine.stream(served, Ask([1]))
 
     with pytest.raises(InputError, match="reader writes no text"):
-        asyncio.run(talk())
+        awaited(talk())

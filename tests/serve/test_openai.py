@@ -11,7 +11,7 @@ from glasshead.checkpoint import load
 from glasshead.generate.decode import generate
 from glasshead.generate.sampling import GREEDY, SamplingConfig
 from glasshead.generate.stream import stream
-from tests.serve.conftest import until
+from tests.serve.conftest import awaited, until
 
 PROMPT = "小猫"
 
@@ -86,7 +86,7 @@ def test_the_asynchronous_client_works_too(served, writer):
             streams = await asyncio.gather(*several)
             return ["".join([c.choices[0].text async for c in each]) for each in streams]
 
-    assert asyncio.run(said()) == [text_alone(writer, PROMPT, max_tokens=n) for n in (5, 11, 17)]
+    assert awaited(said()) == [text_alone(writer, PROMPT, max_tokens=n) for n in (5, 11, 17)]
 
 
 def test_samples_of_a_seed_are_those_of_generate_and_others_differ(client, writer):
@@ -192,7 +192,7 @@ def refused(call, status):
         ({"max_tokens": 0}, 400, "max_tokens"),
         ({"max_tokens": 9999}, 400, "8,192"),
         ({"n": 129}, 400, "n: "),
-        ({"prompt": ["小"] * 65, "n": 2}, 400, "128 answers"),
+        ({"prompt": ["小"] * 65, "n": 2}, 400, "80 answers"),
         ({"prompt": [99999]}, 400, "99999"),
         ({"prompt": "小" * 5000}, 400, "tokens"),
         ({"prompt": "☃"}, 400, "U+2603"),
