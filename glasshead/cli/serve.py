@@ -4,6 +4,7 @@ import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
@@ -74,7 +75,7 @@ def serve(
         url = listening.address(config)
         print(url, flush=True)
         if _has_browser() if open_ is None else open_:
-            _show(f"{url}?key={config.api_key}" if config.api_key else url)
+            _show(f"{url}?key={quote(config.api_key, safe='')}" if config.api_key else url)
         ended = listening.run(app, sock, config)
     if not ended:
         # Its client was told, and Python would wait for the thread.

@@ -73,8 +73,9 @@ def repetition_penalty(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
 def temperature(logits: Tensor, temperature: float) -> Tensor:
     """Divide by the temperature; at 0 only the most probable is left, the first of equals."""
     if temperature > 0:
-        # From the top down: so that a tiny temperature gives 0 and -inf, never inf.
-        return (logits - logits.amax(-1, keepdim=True)) / temperature
+        # From the top down: so that a tiny temperature gives 0 and -inf, never inf; nor 0 / 0.
+        least = torch.finfo(logits.dtype).tiny
+        return (logits - logits.amax(-1, keepdim=True)) / max(temperature, least)
     best = logits.argmax(-1, keepdim=True)
     return torch.full_like(logits, -math.inf).scatter(-1, best, 0.0)
 

@@ -233,11 +233,23 @@ class Atlas:
             return None
         key = (record.layer.index, batch, head)
         with self._making:  # it takes long enough that others better wait for it
-            if key not in self._overviews:
-                self._overviews[key] = overview(record, batch, head, cell)
+            known = self._overviews.get(key)
+            if known is not None:
+                return known
+            made = overview(record, batch, head, cell)
+            with self._lock:
+                self._overviews[key] = made
                 while len(self._overviews) > OVERVIEWS:
                     self._overviews.popitem(last=False)
-            return self._overviews[key]
+            return made
+
+    @property
+    def kept_bytes(self) -> int:
+        """The memory of the pages and maps from afar that are kept."""
+        with self._lock:
+            pages: list[Cells | Overview] = [*self._pages.values()]
+            kept = [*pages, *self._overviews.values()]
+        return sum(each.mean.nbytes + each.max.nbytes for each in kept)
 
     def save(self, path: str | Path) -> None:
         """Write everything to one .glass file."""

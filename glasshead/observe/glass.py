@@ -27,6 +27,10 @@ from glasshead.observe.statistics import HeadStatistics
 __all__ = ["VERSION", "read", "write"]
 
 VERSION = 1
+# Statistics that are (B, H, T), and (B, H).
+PER_ROW = ("lse", "row_sum", "sizes", "concentration", "distance", "self_weight",
+           "previous_weight", "first_weight")  # fmt: skip
+PER_HEAD = ("diagonality", "vertical", "slash")
 
 
 def write(atlas: Atlas, path: Path) -> None:
@@ -100,7 +104,9 @@ def read(path: Path) -> Atlas:
             hint="a newer glasshead may read it",
         )
     try:
-        return _atlas(json.loads(about["header"]), file.get_tensor)
+        header = json.loads(about["header"])
+        json.dumps(header, ensure_ascii=False).encode()  # raises where it has half a character
+        return _atlas(header, file.get_tensor)
     except (
         SafetensorError, GlassheadError, OSError, ValueError, RuntimeError, KeyError, TypeError,
         AttributeError, IndexError, RecursionError, ArithmeticError,
@@ -273,13 +279,24 @@ def _statistics_in(
     high, wide = values["overview_cell"] = tuple(_count(n) for n in values["overview_cell"])
     statistics = HeadStatistics(**values)
     cells = (B, H, -(-T // high), -(-S // wide))
+    copies = (statistics.duplicate, statistics.induction)
     _need(
         statistics.entropy.shape == (B, H, T)
         and statistics.received.shape == (B, H, S)
-        and statistics.overview_mean.shape == statistics.overview_max.shape == cells,
+        and statistics.overview_mean.shape == statistics.overview_max.shape == cells
+        and all(_broadcasts(getattr(statistics, name), (B, H, T)) for name in PER_ROW)
+        and all(_broadcasts(getattr(statistics, name), (B, H)) for name in PER_HEAD)
+        and all(x is None or _broadcasts(x, (B, H)) for x in copies)
+        and _broadcasts(statistics.lookers, (B, H, S)),
         "the statistics do not fit the shape",
     )
     return statistics
+
+
+def _broadcasts(x: Tensor, shape: tuple[int, ...]) -> bool:
+    """`write` leaves out the copies of what was expanded."""
+    pairs = zip(x.shape, shape, strict=True)
+    return all(mine in (1, whole) for mine, whole in pairs)
 
 
 def _count(n: Any) -> int:

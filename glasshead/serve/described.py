@@ -71,7 +71,7 @@ def _of_run(entry: Entry, path: Path) -> Entry:
         KINDS[kind][0](**config.model)
     except (TypeError, ArithmeticError) as error:
         raise InputError(f"config.json does not describe a {kind}: {error}") from None
-    _check_any([path / "model.safetensors", *run.state_files])
+    _check_any([path / "model.safetensors", *run.state_files], config.model)
     run.tokenizer()
     chats = isinstance(config.data.get("imported"), dict) and kind == "gpt"
     template = config.data["imported"].get("chat_template") if chats else None
@@ -111,6 +111,8 @@ def _of_glass(entry: Entry, path: Path) -> Entry:
         shapes = [layer["record"]["shape"] for layer in header["layers"] if layer["record"]]
         longest = max((max(T, S) for _, _, T, S in shapes), default=0)
         heads = max((H for _, H, _, _ in shapes), default=0)
+        if _count(longest) is None or _count(heads) is None:
+            raise ValueError("sizes that are no counts")
     except (SafetensorError, OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         if isinstance(error, GlassheadError):
             raise
@@ -120,16 +122,24 @@ def _of_glass(entry: Entry, path: Path) -> Entry:
     )
 
 
-def _check_any(files: list[Path]) -> None:
+def _check_any(files: list[Path], config: Mapping[str, Any]) -> None:
     """One of these must be whole: safetensors says in its header how long it is."""
     wrong = ""
     for file in files:
         try:
-            with safe_open(file, framework="pt"):
-                return
+            with safe_open(file, framework="pt") as opened:
+                tensors = len(opened.keys())
         except (SafetensorError, OSError) as error:
             missing = isinstance(error, FileNotFoundError)
             wrong = wrong or f"{file.name} is {'missing' if missing else f'damaged: {error}'}"
+            continue
+        # A model is built before its weights are read, and one that is not there may fill memory.
+        layers, width, words = (
+            _count(config.get(name)) or 0 for name in ("n_layers", "d_model", "vocab_size")
+        )
+        if layers > tensors or width * words > file.stat().st_size:
+            raise InputError(f"config.json describes a larger model than {file.name} holds")
+        return
     raise InputError(wrong)
 
 

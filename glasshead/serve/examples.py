@@ -7,8 +7,7 @@ from typing import Any
 from glasshead.errors import InputError
 from glasshead.model.gpt import GPT
 from glasshead.serve.library import Served
-from glasshead.serve.translating import variants
-from glasshead.text.tinyworld import LANGUAGES
+from glasshead.serve.translating import variants, world_languages
 
 __all__ = ["examples_of"]
 
@@ -24,25 +23,16 @@ PLAIN = (
 
 def examples_of(served: Served) -> list[dict[str, Any]]:
     """Texts, and of stories the word that is asked for: {text, pin}."""
-    lang = _world_language(served)
-    if lang is not None:
-        return list(_stories(lang))
+    if langs := _world_languages(served):
+        return list(_stories(langs[0]))
     found = [text for text in PLAIN if _reads(served, text)]
     return [{"text": text, "pin": None} for text in sorted(found, key=lambda t: _cost(served, t))]
 
 
-def _world_language(served: Served) -> str | None:
-    """The language of the embedded world that a model was trained on, if it was."""
+def _world_languages(served: Served) -> list[str]:
     if served.loaded is None or isinstance(served.loaded.model, GPT):
-        return None
-    data = served.loaded.config.data
-    if data.get("task") == "refer":
-        lang = data.get("refer", {}).get("lang", "zh")
-    elif data.get("task") == "world":
-        lang = str(data.get("world", {}).get("langs", "")).partition(",")[0]
-    else:
-        return None
-    return lang if lang in LANGUAGES else None
+        return []
+    return world_languages(served.loaded)
 
 
 def _stories(lang: str) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ import hashlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -48,6 +48,7 @@ class Served:
     loaded: Loaded | None = None  # of kinds gpt, translator, reader, encoder
     subject: Subject | None = None  # of all but glass; its model is that of `loaded`
     atlas: Atlas | None = None  # of glass
+    whole: Callable[[], bool] = lambda: True  # False if the atlas may no longer be touched
     evicted: bool = False  # the library keeps it no more; who still uses it lets go soon
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -120,7 +121,8 @@ class Library:
 
     def _read(self, entry: Entry, path: Path, stamp: str) -> Served:
         if entry.kind == "glass":
-            return Served(entry, stamp, atlas=open_glass(path))
+            whole = _unshrunk(path)
+            return Served(entry, stamp, atlas=open_glass(path), whole=whole)
         if entry.kind == "transformers":
             return Served(entry, stamp, subject=TransformersFolder(path, self.device))
         loaded = load(path)
@@ -214,6 +216,23 @@ class Library:
 
     def _is_inside(self, path: Path) -> bool:
         return Path(os.path.realpath(path)).is_relative_to(self.root)
+
+
+def _unshrunk(path: Path) -> Callable[[], bool]:
+    """Whether a file still has all it had: to touch what was cut off would end the program.
+
+    One that was deleted, or replaced by another, lives on for whoever has it open.
+    """
+    before = path.stat()
+
+    def whole() -> bool:
+        try:
+            now = path.stat()
+        except OSError:
+            return True
+        return now.st_ino != before.st_ino or now.st_size >= before.st_size
+
+    return whole
 
 
 def _is_model(path: Path) -> bool:

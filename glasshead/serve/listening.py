@@ -1,5 +1,6 @@
 """The socket that a server listens on, taken before anything else begins, and the server on it."""
 
+import asyncio
 import signal
 import socket
 from collections.abc import Iterator
@@ -8,11 +9,14 @@ from dataclasses import replace
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from glasshead.errors import InputError
 from glasshead.serve.config import ServeConfig
 
 __all__ = ["address", "listen", "new_server", "run"]
+
+PATIENCE = 30.0  # seconds that a connection may be open without a whole request
 
 
 @contextmanager
@@ -26,9 +30,10 @@ def listen(config: ServeConfig) -> Iterator[tuple[socket.socket, ServeConfig]]:
         try:
             sock.bind((config.host, config.port))
             sock.listen(1024)
-        except OSError as error:
+        except (OSError, TypeError, ValueError) as error:  # the last two of what is no name
             raise InputError(
-                f"cannot listen on {config.host}:{config.port}: {error.strerror}",
+                f"cannot listen on {config.host}:{config.port}: "
+                f"{getattr(error, 'strerror', None) or error}",
                 hint="choose another --port, or 0 for any that is free; --host is an address of "
                 "this machine",
             ) from None
@@ -45,10 +50,33 @@ def address(config: ServeConfig) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{config.port}/"
 
 
+class Connection(H11Protocol):
+    """One that asks for nothing is closed: uvicorn would wait for its first request, or for the
+    rest of its headers, for ever, and so many silent ones would keep everybody else out."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._asked = self.cycle  # the request that was last seen here
+        self._watch = self.loop.call_later(PATIENCE, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._watch.cancel()
+        super().connection_lost(exc)
+
+    def _look(self) -> None:
+        silent = self.cycle is None or self.cycle.response_complete
+        if silent and self.cycle is self._asked:
+            self.transport.close()
+            return
+        self._asked = self.cycle
+        self._watch = self.loop.call_later(PATIENCE, self._look)
+
+
 def new_server(app: FastAPI, config: ServeConfig) -> uvicorn.Server:
     return uvicorn.Server(
         uvicorn.Config(
             app,
+            http=Connection,
             log_config=None,
             access_log=False,
             ws="none",

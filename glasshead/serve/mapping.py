@@ -121,7 +121,9 @@ def _opened(state: Any, name: str) -> dict[str, Any]:
         raise InputError(f"{name} is no .glass file", hint="POST /api/atlas records a text")
     key = {"glass": served.stamp}
     # Its tensors stay in the file: what takes memory is the pages that are kept.
-    known = state.seen.has(name, key) or state.seen.put(served.atlas, name, key, size=2**26)
+    known = state.seen.has(name, key) or state.seen.put(
+        served.atlas, name, key, size=0, whole=served.whole
+    )
     return _described(state.seen, known)
 
 

@@ -1,6 +1,6 @@
 """What the server did, as the text that Prometheus reads.
 
-metrics.tokens.add(17)
+metrics.requests.add(route="/api/look", method="POST", status="200")
 metrics.text()
 """
 

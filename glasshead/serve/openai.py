@@ -26,7 +26,7 @@ from glasshead.serve.engine import Ask, Engine, Stream, Token
 from glasshead.serve.library import Entry, Library, Served
 from glasshead.serve.openai_replies import ChatReply, CompletionReply, Reply
 from glasshead.serve.openai_words import ChatAsk, CompletionAsk, GenerationAsk, Model, Models
-from glasshead.serve.work import Gone, disconnected
+from glasshead.serve.work import Gone, disconnected, work
 
 __all__ = ["router"]
 
@@ -69,9 +69,7 @@ async def completions(request: Request, ask: CompletionAsk) -> Response:
             "echo with logprobs is not supported", hint="`glasshead score` tells those of a text"
         )
     state = request.app.state
-    served, prompts, shown = await asyncio.to_thread(
-        _read_prompts, state.library, state.config, ask
-    )
+    served, prompts, shown = await work(request, _read_prompts, state.library, state.config, ask)
     echo = [text if ask.echo else "" for text in shown for _ in range(ask.n or 1)]
     reply = CompletionReply(served, ask.logprobs is not None, echo)
     asks = _asks(ask, prompts, ask.max_tokens or 16, ask.logprobs or 0, state.config)
@@ -82,8 +80,8 @@ async def completions(request: Request, ask: CompletionAsk) -> Response:
 async def chat(request: Request, ask: ChatAsk) -> Response:
     """A conversation is answered."""
     state = request.app.state
-    served, ids = await asyncio.to_thread(_read_chat, state.library, state.config, ask)
-    room = max(1, min(state.config.max_tokens, _max_len(served) - len(ids)))
+    served, ids = await work(request, _read_chat, state.library, state.config, ask)
+    room = max(1, min(state.config.max_tokens // (ask.n or 1), _max_len(served) - len(ids)))
     limit = ask.max_completion_tokens or ask.max_tokens or room
     reply = ChatReply(served, bool(ask.logprobs))
     asks = _asks(ask, [ids], limit, ask.top_logprobs or 0, state.config)
@@ -160,10 +158,17 @@ def _asks(
             f"max_tokens ({max_tokens:,}) is more than this server writes at once",
             hint=f"ask for {config.max_tokens:,} at most",
         )
-    if n * len(prompts) > SAMPLES:
+    answers = n * len(prompts)
+    room = min(SAMPLES, config.batch + config.waiting)  # more would be refused at any time
+    if answers > room:
         raise InputError(
-            f"{n} samples of {len(prompts)} prompts are more than {SAMPLES} answers",
+            f"{n} samples of {len(prompts)} prompts are more than {room} answers",
             hint="ask for fewer at a time",
+        )
+    if answers * max_tokens > config.max_tokens:
+        raise InputError(
+            f"{answers} answers of {max_tokens:,} tokens are more than this server writes at once",
+            hint=f"ask for {config.max_tokens:,} tokens at most in all",
         )
     return [
         Ask(

@@ -96,10 +96,6 @@ class CompletionAsk(GenerationAsk):
         return value
 
     @property
-    def alternatives(self) -> int | None:
-        return self.logprobs
-
-    @property
     def prompts(self) -> list[str | list[int]]:
         if isinstance(self.prompt, str):
             return [self.prompt]
@@ -143,10 +139,6 @@ class ChatAsk(GenerationAsk):
     top_logprobs: int | None = Field(None, ge=0, le=20)
     response_format: ResponseFormat | None = None
     modalities: list[Literal["text"]] | None = None
-
-    @property
-    def alternatives(self) -> int | None:
-        return (self.top_logprobs or 0) if self.logprobs else None
 
 
 class Model(BaseModel):

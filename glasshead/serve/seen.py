@@ -4,7 +4,7 @@ import hashlib
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -19,13 +19,14 @@ __all__ = ["Seen", "SeenStore", "held_bytes"]
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """A recorded text. An atlas is for one thread at a time: hold `lock` while asking it."""
+    """A recorded text. Its atlas answers several threads at once; who measures holds `lock`."""
 
     id: str
     model: str
     key: Any  # what was asked: text and options
     atlas: Atlas
-    size: int  # bytes in memory
+    size: int | None = None  # bytes in memory, without what is looked at; None: of its tensors
+    whole: Callable[[], bool] = lambda: True  # False if what it lies in may no longer be touched
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
@@ -35,33 +36,46 @@ class SeenStore:
     def __init__(self, max_count: int, max_bytes: int) -> None:
         self.max_count, self.max_bytes = max_count, max_bytes
         self._kept: OrderedDict[str, Seen] = OrderedDict()
+        self._sizes: dict[str, int] = {}  # as they were when last asked for
         self._lock = threading.Lock()
 
-    def put(self, atlas: Atlas, model_id: str, key: Any, size: int | None = None) -> str:
+    def put(self, atlas: Atlas, model_id: str, key: Any, **how: Any) -> str:
         """Keep it, and say under which id: the same model and key always give the same.
 
-        `key` is anything that JSON can hold. `size` is for an atlas whose tensors lie in a file.
+        `key` is anything that JSON can hold. `size` and `whole` are for one that lies in a file.
         """
         name = seen_id(model_id, key)
-        new = Seen(name, model_id, key, atlas, held_bytes(atlas) if size is None else size)
         with self._lock:
             self._kept.pop(name, None)
-            self._kept[name] = new
-            while len(self._kept) > 1 and (
-                len(self._kept) > self.max_count or self._bytes() > self.max_bytes
-            ):
-                self._kept.popitem(last=False)
+            self._kept[name] = new = Seen(name, model_id, key, atlas, **how)
+            self._make_room(new)
         return name
 
     def entry(self, name: str) -> Seen:
         with self._lock:
-            if name not in self._kept:
+            seen = self._kept.get(name)
+            if seen is None or not seen.whole():
+                self._forget(name)
                 raise NotFoundError(
                     f"'{name[:80]}' was not recorded, or is forgotten",
                     hint="look at the text once more",
                 )
             self._kept.move_to_end(name)
-            return self._kept[name]
+            self._make_room(seen)
+            return seen
+
+    def _make_room(self, newest: Seen) -> None:
+        """An atlas grows while it is looked at."""
+        atlas, size = newest.atlas, newest.size
+        self._sizes[newest.id] = (held_bytes(atlas) if size is None else size) + atlas.kept_bytes
+        while len(self._kept) > 1 and (
+            len(self._kept) > self.max_count or self._bytes() > self.max_bytes
+        ):
+            self._forget(next(iter(self._kept)))
+
+    def _forget(self, name: str) -> None:
+        self._kept.pop(name, None)
+        self._sizes.pop(name, None)
 
     def get(self, name: str) -> Atlas:
         return self.entry(name).atlas
@@ -80,7 +94,7 @@ class SeenStore:
             return self._bytes()
 
     def _bytes(self) -> int:
-        return sum(seen.size for seen in self._kept.values())
+        return sum(self._sizes.values())
 
 
 def seen_id(model_id: str, key: Any) -> str:

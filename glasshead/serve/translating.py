@@ -23,9 +23,9 @@ from glasshead.model.transformer import Transformer
 from glasshead.observe.words import spelled, words
 from glasshead.serve.library import Served
 from glasshead.serve.work import Cancel, work
-from glasshead.text.tinyworld import Story, World
+from glasshead.text.tinyworld import LANGUAGES, Story, World
 
-__all__ = ["router", "variants"]
+__all__ = ["router", "variants", "world_languages"]
 
 router = APIRouter(prefix="/api/translate", tags=["translate"])
 
@@ -145,14 +145,24 @@ async def examples(
 
 def _examples(library: Any, name: str, start: int, n: int) -> dict[str, Any]:
     _, run, _ = _translator(library, name)
-    data = run.config.data
-    langs = str(data.get("world", {}).get("langs", "")) if data.get("task") == "world" else ""
-    if not langs:
+    langs = world_languages(run)
+    if len(langs) != 2:
         return {"langs": None, "pairs": [], "next": 0}
-    source, target = langs.split(",")
+    source, target = langs
     found = list(islice(variants(source, target, start), n))
     pairs = [[_told(story, source, target) for story in both] for _, both in found]
     return {"langs": [source, target], "pairs": pairs, "next": found[-1][0] + 1}
+
+
+def world_languages(run: Loaded) -> list[str]:
+    """The languages of the embedded world that a model was trained on, the one it reads first."""
+    data = run.config.data
+    name, key = ("refer", "lang") if data.get("task") == "refer" else ("world", "langs")
+    settings = data.get(name)
+    if data.get("task") != name or not isinstance(settings, dict):
+        return []
+    langs = str(settings.get(key, "zh")).split(",")
+    return langs if {*langs} <= {*LANGUAGES} else []
 
 
 def variants(source: str, target: str, start: int = 0) -> Iterator[tuple[int, tuple[Story, Story]]]:

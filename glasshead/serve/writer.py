@@ -20,6 +20,7 @@ from glasshead.text.tokenizer import Tokenizer
 __all__ = ["Ask", "Job", "Writer", "silent_ids", "writing"]
 
 CACHE = 2 << 30  # bytes of keys and values of a batch; a single text may take more
+BEHIND = 2048  # tokens that a client may leave unread
 IDLE = 30.0  # seconds that a thread waits for more to do
 # Who else wants the model gets it: a lock is not fair to those that sleep before it.
 TURN, PAUSE = 0.025, 0.0005  # seconds
@@ -48,6 +49,17 @@ class Job:
         self.queue: asyncio.Queue[Token | Exception] = asyncio.Queue()
         self.gone = False
         self.began = time.monotonic()
+
+    def put(self, found: Token | Exception) -> None:
+        """Tell it. Who does not read is not waited for, and what they left is not kept."""
+        if self.gone:
+            return
+        if self.queue.qsize() >= BEHIND:
+            self.gone = True
+            while not self.queue.empty():
+                self.queue.get_nowait()
+            found = GlassheadError("the answer was not read", hint="read it as it is written")
+        self.queue.put_nowait(found)
 
 
 class Writer(threading.Thread):
@@ -214,7 +226,7 @@ class Writer(threading.Thread):
 def _deliver(loop: asyncio.AbstractEventLoop, tokens: list[tuple[Job, Token | Exception]]) -> None:
     def put() -> None:
         for job, token in tokens:
-            job.queue.put_nowait(token)
+            job.put(token)
 
     try:
         loop.call_soon_threadsafe(put)

@@ -192,7 +192,7 @@ def refused(call, status):
         ({"max_tokens": 0}, 400, "max_tokens"),
         ({"max_tokens": 9999}, 400, "8,192"),
         ({"n": 129}, 400, "n: "),
-        ({"prompt": ["小"] * 65, "n": 2}, 400, "128 answers"),
+        ({"prompt": ["小"] * 65, "n": 2}, 400, "80 answers"),
         ({"prompt": [99999]}, 400, "99999"),
         ({"prompt": "小" * 5000}, 400, "tokens"),
         ({"prompt": "☃"}, 400, "U+2603"),

@@ -12,6 +12,8 @@ from glasshead.observe.atlas import Atlas
 from glasshead.observe.record import Layer, Record
 from glasshead.serve.seen import SeenStore, held_bytes
 
+from .made_up import long_atlas
+
 
 def atlas(tokens: int, layers: int = 1) -> Atlas:
     found = Atlas([Layer(i, f"layer{i}", "self", None) for i in range(layers)])
@@ -111,3 +113,18 @@ def test_many_threads_can_put_and_get_at_once():
         thread.join()
     assert wrong == []
     assert len(store) == 7
+
+
+def test_what_is_looked_at_counts_too():
+    store, grown = SeenStore(10, 300_000), long_atlas(311)
+    store.put(atlas(5), "m", "old")
+    name = store.put(grown, "m", "grown", size=0)
+    assert store.bytes == held_bytes(atlas(5))
+    page = slice(0, 128)
+    grown.cells(0, 1, 0, page, page)
+    assert store.get(name) is grown
+    assert store.bytes == held_bytes(atlas(5)) + 2 * 4 * 128**2
+    grown.cells(0, 1, 0)
+    assert store.get(name) is grown
+    assert store.has("m", "old") is None
+    assert store.bytes == grown.kept_bytes > 300_000

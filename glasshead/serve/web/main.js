@@ -26,6 +26,7 @@ const night = matchMedia("(prefers-color-scheme: dark)");
 let entries = [];
 let about = {}; // what else /api/models told: limits, version
 let mounted = null; // {key, view, entry, handle}
+let tried = false; // a key that was typed
 
 start();
 
@@ -34,7 +35,7 @@ async function start() {
   try {
     ({ models: entries, ...about } = await api.get("/api/models"));
   } catch (error) {
-    return error.status === 401 ? askForKey() : failed(error);
+    return error.status === 401 ? askForKey(tried) : failed(error);
   }
   state.on(changed);
   night.addEventListener("change", () => changed(state.get(), new Set(["theme"])));
@@ -111,8 +112,9 @@ function draw() {
 function drawHeader() {
   const { view, entry } = chosen();
   const focused = document.activeElement?.id;
-  const wanted = state.get().theme ?? remembered("theme") ?? "auto";
-  const next = { auto: "light", light: "dark", dark: "auto" }[wanted] ?? "light";
+  const named = state.get().theme ?? remembered("theme");
+  const wanted = ["light", "dark"].includes(named) ? named : "auto";
+  const next = { auto: "light", light: "dark", dark: "auto" }[wanted];
   const other = language() === "zh" ? "en" : "zh";
   fill(
     header,
@@ -130,7 +132,7 @@ function drawHeader() {
       h("button", {
         id: "theme", type: "button", class: "plain icon", title: t(`shell.theme.${wanted}`),
         "aria-label": t(`shell.theme.${wanted}`), onclick: () => keep("theme", next === "auto" ? null : next),
-      }, sign({ auto: AUTO, light: SUN, dark: MOON }[wanted] ?? AUTO)),
+      }, sign({ auto: AUTO, light: SUN, dark: MOON }[wanted])),
       h("span", { id: "actions" }, mounted && saveMenu(() => ({ ...mounted, entry: view === runs ? null : entry, about }))),
     ),
   );
@@ -220,13 +222,16 @@ function failed(error) {
   fill(main, problem(error, t), h("button", { type: "button", onclick: () => location.reload() }, t("shell.again")));
 }
 
-function askForKey() {
+function askForKey(wrong) {
   drawHeader();
   const field = h("input", { type: "password", autocomplete: "off", "aria-label": t("shell.key") });
-  const form = h("form", { class: "empty" }, h("h1", {}, t("shell.key")), h("p", { class: "quiet" }, t("shell.key.hint")), h("p", { class: "row" }, field, h("button", { type: "submit", class: "primary" }, t("shell.key.go"))));
+  const form = h("form", { class: "empty" }, h("h1", {}, t("shell.key")), h("p", { class: "quiet" }, t("shell.key.hint")), wrong && h("p", { role: "alert" }, t("shell.key.wrong")), h("p", { class: "row" }, field, h("button", { type: "submit", class: "primary" }, t("shell.key.go"))));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
-    api.setKey(field.value);
+    tried = true;
+    const key = field.value.trim();
+    if (!/^[!-~]+$/.test(key)) return askForKey(true); // no header can carry it, and no server has it
+    api.setKey(key);
     start();
   });
   fill(main, form);

@@ -89,7 +89,7 @@ add({
     "atlas.exact": "权重",
     "atlas.of cell": "{n} × {n} 个权重：平均 {mean}，最大 {max}",
     "atlas.hidden": "看不到它",
-    "atlas.looks": "最看这些地方",
+    "atlas.looks": "看得最多的地方",
     "atlas.point": "指着图（或点一下）就能读出权重。",
     "atlas.row": "第 {n} 行",
     "atlas.col": "第 {n} 列",

@@ -7,7 +7,7 @@ import { cutCard, cutsOf, says } from "./look_cut.js";
 import { gridCard, partOf } from "./look_grid.js";
 import { headCard } from "./look_head.js";
 import { rankCard } from "./look_rank.js";
-import { Answers, lastPronoun, textBar } from "./look_text.js";
+import { Answers, counted, lastPronoun, textBar } from "./look_text.js";
 import "./look_words.js";
 
 styles("views/look.css");
@@ -34,7 +34,7 @@ function mount(root, { entry, state, api }) {
   const to = rankCard({ set, way: "to" });
   const cut = cutCard({ set });
 
-  const bar = textBar({ entry, state, api });
+  const bar = textBar({ entry, state, api, again: () => show(state.get()) });
   const body = h("div", { class: "look-body" });
   root.append(...bar.nodes, body);
   const sheet = h("div", { class: "look-sheet" }, h("div", { class: "main-column" }, head.node, h("div", { class: "ranks" }, from.node, to.node)), h("div", { class: "side-column" }, grid.node, cut.node));
@@ -49,7 +49,7 @@ function mount(root, { entry, state, api }) {
 
   const kept = (name, ask) => answers.once(name, () => ask(leaving.signal));
 
-  async function show(now) {
+  async function show(now, fresh = false) {
     const mine = ++turn;
     const past = () => mine !== turn;
     leaving?.abort();
@@ -60,6 +60,8 @@ function mount(root, { entry, state, api }) {
       if (!past()) await read(now, text, past);
     } catch (error) {
       if (past() || api.ended(error)) return;
+      answers.forget();
+      if (error.status === 404 && !fresh) return show(now, true); // the server has forgotten what it had read
       book = null;
       bar.tell("");
       fill(body, problem(error, t));
@@ -154,7 +156,7 @@ function mount(root, { entry, state, api }) {
 
   show(state.get());
   return {
-    update: show,
+    update: (now) => show(now),
     unmount() {
       turn++;
       leaving?.abort();
@@ -197,7 +199,8 @@ function pinned(now, rows, cols, same) {
 // The head that was asked for; else the first of the ranking that looks at a word and not at a sign; else the sharpest.
 function headOf(now, data, group, ranked, others) {
   const layer = group.find((one) => String(one.index) === now.layer);
-  if (layer && now.head !== undefined && Number(now.head) < layer.heads) return { layer, head: Number(now.head) };
+  const named = layer && counted(now.head, layer.heads);
+  if (layer && named !== null) return { layer, head: named };
   const of = (one) => ({ layer: data.layers.find((each) => each.index === one.layer), head: one.head });
   const telling = ranked?.heads.find((one) => (!layer || one.layer === layer.index) && /[\p{L}\p{N}]/u.test(others[one.at].text) && one.at > 0);
   if (telling) return of(telling);

@@ -6,7 +6,8 @@ import "./look_words.js";
 
 const FRESH = { query: null, key: null, cut: null }; // what belongs to a text goes with it
 
-export function textBar({ entry, state, api }) {
+// `again` is called when the text that is shown is sent once more: what went wrong may not go wrong again.
+export function textBar({ entry, state, api, again }) {
   let examples = null; // once they have been told
   let asked = null;
   const field = h("textarea", { rows: 1, "aria-label": t("look.text"), spellcheck: "false", autocomplete: "off" });
@@ -31,7 +32,9 @@ export function textBar({ entry, state, api }) {
   function submit() {
     typed.cancel();
     const text = field.value;
-    if (text.trim() && text !== shown(state.get())) state.set({ text, ...FRESH }, { push: true });
+    if (!text.trim()) return;
+    if (text === shown(state.get())) again();
+    else state.set({ text, ...FRESH }, { push: true });
   }
 
   const shown = (now) => now.text ?? examples?.[0]?.text ?? "";
@@ -46,7 +49,9 @@ export function textBar({ entry, state, api }) {
 
   function take(text) {
     field.value = text;
+    const before = state.address();
     state.set({ text, ...FRESH, layer: null, head: null }, { push: true });
+    if (state.address() === before) again();
   }
 
   // Texts that begin alike are told apart by how they end.
@@ -79,11 +84,20 @@ export function lastPronoun(texts) {
   return texts.findLastIndex((text) => PRONOUNS.has(text.trim().toLowerCase()));
 }
 
+// A number in the address that counts from 0, or null.
+export function counted(text, below) {
+  return /^\d+$/.test(text ?? "") && Number(text) < below ? Number(text) : null;
+}
+
 // Answers to questions that have been asked; the last few are kept.
 export class Answers {
   constructor(most = 80) {
     this.most = most;
     this.known = new Map();
+  }
+
+  forget() {
+    this.known.clear();
   }
 
   once(name, ask) {

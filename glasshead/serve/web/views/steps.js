@@ -4,7 +4,7 @@ import { fill, h, problem, segmented, select, slider, spoken, styles, tip, toggl
 import { CanvasPainter } from "../paint.js";
 import { colours } from "../scale.js";
 import { percent, t, three } from "../words.js";
-import { Answers, lastPronoun, textBar } from "./look_text.js";
+import { Answers, counted, lastPronoun, textBar } from "./look_text.js";
 import { computed, entropy, paintSteps, placed } from "./steps_table.js";
 import "./steps_words.js";
 
@@ -27,7 +27,7 @@ function mount(root, { entry, state, api }) {
   let place = null;
   let hover = null;
   const answers = new Answers();
-  const bar = textBar({ entry, state, api });
+  const bar = textBar({ entry, state, api, again: () => show(state.get()) });
   const body = h("div", {});
   root.append(...bar.nodes, body);
 
@@ -65,7 +65,7 @@ function mount(root, { entry, state, api }) {
   });
   canvas.addEventListener("pointerleave", () => ((hover = null), tip.hide(), paint()));
 
-  async function show(now) {
+  async function show(now, fresh = false) {
     const mine = ++turn;
     const past = () => mine !== turn;
     leaving?.abort();
@@ -76,6 +76,8 @@ function mount(root, { entry, state, api }) {
       await read(now, text, past);
     } catch (error) {
       if (past() || api.ended(error)) return;
+      answers.forget();
+      if (error.status === 404 && !fresh) return show(now, true); // the server has forgotten what it had read
       book = null;
       bar.tell("");
       fill(body, problem(error, t));
@@ -89,11 +91,10 @@ function mount(root, { entry, state, api }) {
     bar.tell(t("look.read", { tokens: data.layers[0].T, layers: data.layers.length, heads: data.layers.reduce((n, one) => n + one.heads, 0) }));
     if (data.long) return fill(body, h("div", { class: "empty" }, h("h1", {}, t("steps.long")), h("p", { class: "quiet" }, t("steps.long.hint"))));
     const layer = data.layers.find((one) => String(one.index) === now.layer) ?? data.layers.findLast((one) => one.kind === "cross") ?? data.layers.at(-1);
-    const head = now.head !== undefined && Number(now.head) < layer.heads ? Number(now.head) : 0;
+    const head = counted(now.head, layer.heads) ?? 0;
     const rows = data[layer.rows];
     const pronoun = lastPronoun(rows.map((one) => one.text));
-    const asked = /^\d+$/.test(now.query ?? "") && Number(now.query) < rows.length ? Number(now.query) : null;
-    const query = asked ?? (pronoun < 0 ? rows.length - 1 : pronoun);
+    const query = counted(now.query, rows.length) ?? (pronoun < 0 ? rows.length - 1 : pronoun);
     const found = await answers.once(`steps ${data.seen} ${layer.index} ${head} ${query}`, () => api.get(path(data, layer, head, query), { signal }));
     if (past()) return;
     const options = { scale: now.scale !== "off", mask: ["causal", "none"].includes(now.mask) ? now.mask : "model", temperature: warmth(Number(now.heat ?? 0) || 0) };
@@ -175,7 +176,7 @@ function mount(root, { entry, state, api }) {
 
   show(state.get());
   return {
-    update: show,
+    update: (now) => show(now),
     unmount() {
       turn++;
       leaving?.abort();

@@ -78,7 +78,7 @@ add({
     "steps.sum": "Σ 权重 × v  =  “{word}”带走的",
     "steps.q": "“{word}”的 q",
     "steps.is": "这正是模型自己的权重。",
-    "steps.off.scale": "不除以 √{d}，分数大了 {times} 倍，softmax 更尖。",
+    "steps.off.scale": "不除以 √{d}，分数是原来的 {times} 倍，softmax 更尖。",
     "steps.off.none": "去掉掩码，所有的词都看得见，包括后面的。",
     "steps.off.causal": "遮住后文，只剩“{word}”和它之前的词。",
     "steps.off.hot": "温度 {t}：分数靠得更近，看得更散。",

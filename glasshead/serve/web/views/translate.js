@@ -62,8 +62,8 @@ function mount(root, { entry }) {
     asked?.abort();
     const own = (asked = new AbortController());
     result.classList.add("busy");
-    const { beam, n, alpha } = { ...USUAL, ...state.get() };
-    const body = { model: entry.id, text: value, beam: Math.max(Number(beam), Number(n)), n_best: Number(n), alpha: Number(alpha) };
+    const [beam, n, alpha] = ["beam", "n", "alpha"].map((key) => Number(controls[key].value || USUAL[key]));
+    const body = { model: entry.id, text: value, beam: Math.max(beam, n), n_best: n, alpha };
     try {
       found = await api.post("/api/translate", body, { signal: own.signal });
       found.alpha = body.alpha;
@@ -171,11 +171,11 @@ function mount(root, { entry }) {
 
   return {
     update(now) {
+      for (const [name, node] of Object.entries(controls)) node.value = now[name] ?? USUAL[name];
       if ((now.text ?? "") !== text.value && now.text !== undefined) {
         text.value = now.text;
         return ask();
       }
-      for (const [name, node] of Object.entries(controls)) node.value = now[name] ?? USUAL[name];
       if (found?.parts.length) see().catch((error) => api.ended(error) || fill(result, problem(error, t)));
     },
     unmount() {

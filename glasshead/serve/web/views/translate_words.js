@@ -77,7 +77,7 @@ add({
     "translate.both": "两者",
     "translate.caption": "第 {layer} 层第 {head} 头的交叉注意力。",
     "translate.caption.focused": "第 {layer} 层第 {head} 头的交叉注意力：这一层里最集中的头。",
-    "translate.caption.telling": "第 {layer} 层第 {head} 头的交叉注意力：在所有的头里，“{word}”在这个头里最看向{referent}。",
+    "translate.caption.telling": "第 {layer} 层第 {head} 头的交叉注意力：在所有的头里，这个头的“{word}”看{referent}看得最多。",
     "translate.caption.mean": "第 {layer} 层 {n} 个头的平均：没有哪个头真的这样看。",
     "translate.heads": "所有的头：每行一层",
     "translate.head.at": "第 {layer} 层第 {head} 头",

@@ -14,9 +14,13 @@ const SLIDERS = [
 
 export function sampling(limit) {
   const keep = (name, value, usual) => state.set({ [name]: String(value) === String(usual) ? null : value });
-  const read = (name, usual) => Number(state.get()[name] ?? usual);
+  // An address may say anything: what is no number is as usual, and what is too large or small as near as can be.
+  const read = (name, usual, { min, max } = { min: 0, max: 2 ** 31 }) => {
+    const said = Number(state.get()[name] ?? usual);
+    return Number.isNaN(said) ? usual : Math.min(max, Math.max(min, said));
+  };
   const sliders = SLIDERS.map(([name, usual, , range]) => {
-    const node = slider({ label: t(`write.${name}`), ...range, value: read(name, usual), show: (x) => x.toFixed(2), onchange: (value) => keep(name, value, usual) });
+    const node = slider({ label: t(`write.${name}`), ...range, value: read(name, usual, range), show: (x) => x.toFixed(2), onchange: (value) => keep(name, value, usual) });
     node.title = t(`write.${name}.why`);
     return node;
   });
@@ -33,13 +37,13 @@ export function sampling(limit) {
     node: h("details", { class: "write-sampling" }, h("summary", {}, t("write.sampling")), h("div", {}, sliders, topk)),
     beside: [max, seed],
     get body() {
-      const numbers = Object.fromEntries(SLIDERS.map(([name, usual, key]) => [key, read(name, usual)]));
-      const { topk: k } = state.get();
-      return { ...numbers, top_k: k ? Number(k) : null, max_tokens: read("max", 64), seed: read("seed", 0) };
+      const numbers = Object.fromEntries(SLIDERS.map(([name, usual, key, range]) => [key, read(name, usual, range)]));
+      const [k, n, seed] = [read("topk", 0), read("max", 64, { min: 1, max: counts.at(-1) ?? 1 }), read("seed", 0)].map(Math.floor);
+      return { ...numbers, top_k: k || null, max_tokens: n, seed };
     },
     nextSeed: () => keep("seed", read("seed", 0) + 1, 0),
     update() {
-      SLIDERS.forEach(([name, usual], n) => (sliders[n].value = read(name, usual)));
+      SLIDERS.forEach(([name, usual, , range], n) => (sliders[n].value = read(name, usual, range)));
       topk.value = state.get().topk ?? "";
       max.value = state.get().max ?? "64";
       if (document.activeElement !== number) number.value = read("seed", 0);

@@ -1,0 +1,308 @@
+"""What hostile clients send, and what hostile files hold: refused, with the others served."""
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from glasshead.errors import GlassheadError, InputError
+from glasshead.serve import listening, writer
+from glasshead.serve.config import ServeConfig
+from glasshead.serve.engine import Ask, Engine
+from glasshead.serve.library import Library
+from glasshead.text.tinyworld import World
+
+from .byte_gpt import byte_gpt
+from .conftest import awaited, until
+from .made_up import long_atlas
+
+KEY = "correct-horse:battery/staple"
+PROMPT = World.seed_story().text("zh")[:9]
+HALF = "\ud800"  # of a character: JSON can escape it, UTF-8 cannot hold it
+
+
+def rewritten(file, change):
+    found = json.loads(file.read_text("utf-8"))
+    change(found)
+    file.write_text(json.dumps(found), "utf-8")
+
+
+def post(mine, path, **ask):
+    return httpx.post(f"{mine.url}{path}", json=ask, timeout=60)
+
+
+# Clients
+
+
+def test_any_number_of_fields_is_read_in_search_of_the_key(server, tmp_path):
+    mine = server(tmp_path, api_key=KEY)
+    fields = "&".join(f"a{n}=1" for n in range(1000))
+    assert httpx.get(f"{mine.url}/?key=no&{fields}").status_code == 401
+    assert httpx.get(f"{mine.url}/?{fields}&key={KEY}").status_code == 303
+
+
+@pytest.mark.parametrize("other", ['theme={"dark": 1}', "{}", "a b=1", "=", "x=\u00ff", ";;"])
+def test_cookies_of_other_servers_do_not_hide_ours(server, tmp_path, other):
+    mine = server(tmp_path, api_key=KEY)
+    own = httpx.get(f"{mine.url}/", params={"key": KEY}).headers["set-cookie"].partition(";")[0]
+    for cookie in (f"{other}; {own}", f"{own}; {other}"):
+        headers = {"cookie": cookie.encode("latin-1")}
+        assert httpx.get(f"{mine.url}/api/models", headers=headers).status_code == 200
+    assert httpx.get(f"{mine.url}/api/models", headers={"cookie": own[:-1]}).status_code == 401
+
+
+def test_silent_connections_are_closed_and_busy_ones_are_not(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(listening, "PATIENCE", 0.4)
+    byte_gpt(tmp_path / "gpt", max_len=64)
+    mine = server(tmp_path)
+    ask = {"model": "gpt", "prompt": "a", "max_tokens": 8000, "stream": True, "temperature": 0}
+    with (
+        socket.create_connection(("127.0.0.1", mine.port), timeout=30) as silent,
+        socket.create_connection(("127.0.0.1", mine.port), timeout=30) as slow,
+        httpx.stream("POST", f"{mine.url}/v1/completions", json=ask, timeout=60) as reply,
+    ):
+        slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: local")
+        began, lines = time.monotonic(), reply.iter_lines()
+        assert silent.recv(100) == b""
+        assert slow.recv(100) == b""
+        while time.monotonic() < began + 1.5:
+            assert next(lines) != "data: [DONE]", "it was to write for longer"
+
+
+def test_who_does_not_read_is_not_written_for(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "BEHIND", 50)
+    byte_gpt(tmp_path / "gpt", max_len=64)
+    mine = server(tmp_path, grace=1.0)
+    ask = {"model": "gpt", "prompt": "a", "max_tokens": 8000, "logprobs": 20, "stream": True}
+    body = json.dumps(ask).encode()
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.connect(("127.0.0.1", mine.port))
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}"
+        sock.sendall(f"{head}\r\nContent-Type: application/json\r\n\r\n".encode() + body)
+        until(lambda: mine.app.state.engine.running)
+        until(lambda: not mine.app.state.engine.running, 60)
+        assert mine.app.state.engine.tokens < 8000
+
+
+def test_who_reads_too_late_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "BEHIND", 50)
+    byte_gpt(tmp_path / "gpt", max_len=64)
+    model, engine = Library(tmp_path).open("gpt"), Engine()
+
+    async def late():
+        stream = engine.stream(model, Ask([1], max_tokens=8000))
+        await anext(stream)
+        while engine.running:
+            await asyncio.sleep(0.01)
+        with pytest.raises(GlassheadError, match="was not read"):
+            await anext(stream)
+        assert [token async for token in stream] == []
+
+    awaited(late())
+    engine.close()
+    assert engine.tokens < 8000
+
+
+def test_more_answers_than_ever_have_room_are_refused_for_good(server, tmp_path):
+    byte_gpt(tmp_path / "gpt", max_len=64)
+    mine = server(tmp_path, batch=3, waiting=2)
+    assert post(mine, "/v1/completions", model="gpt", n=5).status_code == 200
+    reply = post(mine, "/v1/completions", model="gpt", n=6)
+    assert (reply.status_code, "5 answers" in reply.text) == (400, True)
+
+
+def test_all_answers_to_a_request_share_its_tokens(server, tmp_path):
+    byte_gpt(tmp_path / "gpt", max_len=64)
+    mine = server(tmp_path, max_tokens=30)
+    ask = {"model": "gpt", "prompt": ["a", "b"], "n": 3}
+    assert post(mine, "/v1/completions", **ask, max_tokens=5).status_code == 200
+    reply = post(mine, "/v1/completions", **ask, max_tokens=6)
+    assert (reply.status_code, "6 answers of 6 tokens" in reply.text) == (400, True)
+
+
+def test_a_model_that_loads_is_work_that_the_end_does_not_wait_for(server, tmp_path, monkeypatch):
+    byte_gpt(tmp_path / "gpt", max_len=64)
+    mine = server(tmp_path, running=1, waiting=0)
+    loads, may = threading.Event(), threading.Event()
+    load = mine.app.state.library.open
+
+    def slowly(name):
+        loads.set()
+        assert may.wait(30)
+        return load(name)
+
+    monkeypatch.setattr(mine.app.state.library, "open", slowly)
+    with ThreadPoolExecutor() as pool:
+        reply = pool.submit(post, mine, "/v1/completions", model="gpt")
+        assert loads.wait(30)
+        running = mine.app.state.work.running
+        may.set()
+        assert (running, reply.result().status_code) == (1, 200)
+
+
+@pytest.mark.parametrize("temperature", [5e-324, 1e-300, 1e-45, 1e-38])
+def test_a_tiny_temperature_is_that_of_the_most_probable(served, temperature):
+    def said(**ask):
+        return post(served, "/v1/completions", model="writer", prompt=PROMPT, **ask).json()
+
+    assert said(temperature=temperature)["choices"] == said(temperature=0)["choices"]
+
+
+@pytest.mark.parametrize("host", ["a\udcff", "a" * 300, "é" * 80, "a\0b"])
+def test_a_host_that_is_no_name_is_told_in_a_line(host):
+    config = ServeConfig(host=host, api_key="k", port=0)
+    with pytest.raises(InputError, match="cannot listen"), listening.listen(config):
+        pass
+
+
+# Files
+
+
+def test_half_characters_in_a_config_are_shown_as_a_question(server, world_runs, tmp_path):
+    for name in ("kind", "model", "train"):
+        shutil.copytree(world_runs / "reader", tmp_path / name)
+    rewritten(tmp_path / "kind/config.json", lambda found: found.update(kind=HALF))
+    rewritten(tmp_path / "model/config.json", lambda found: found["model"].update({HALF: 1}))
+    rewritten(tmp_path / "train/config.json", lambda found: found["train"].update({HALF: HALF}))
+    with open(tmp_path / "train/metrics.jsonl", "a") as file:
+        file.write(json.dumps({"step": 901, HALF: 3}) + "\n")
+    mine = server(tmp_path)
+    entries = httpx.get(f"{mine.url}/api/models").json()["models"]
+    assert {entry["id"]: entry["kind"] for entry in entries} == {
+        "kind": "broken", "model": "broken", "train": "reader",
+    }  # fmt: skip
+    assert httpx.get(f"{mine.url}/api/runs/train/config").json()["train"]["?"] == "?"
+    assert httpx.get(f"{mine.url}/api/runs/train/metrics").json()["lines"][-1]["?"] == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
+def test_no_pipe_is_waited_for(server, world_runs, tmp_path):
+    os.mkfifo(tmp_path / "pipe.glass")
+    for name in ("config.json", "metrics.jsonl", "samples.txt"):
+        run = shutil.copytree(world_runs / "reader", tmp_path / name.partition(".")[0])
+        (run / name).unlink()
+        os.mkfifo(run / name)
+    mine = server(tmp_path)
+    with httpx.Client(base_url=mine.url, timeout=20) as client:
+        entries = client.get("/api/models").json()["models"]
+        kinds = {entry["id"]: entry["kind"] for entry in entries}
+        assert kinds["pipe.glass"] == kinds["config"] == "broken"
+        assert client.get("/api/runs").status_code == 200
+        for name in ("config", "metrics", "samples"):
+            assert client.get(f"/api/runs/{name}/{name}").status_code == 404
+
+
+@pytest.mark.parametrize("setting", ["n_layers", "d_model", "vocab_size"])
+def test_a_model_that_is_larger_than_its_file_is_not_built(world_runs, tmp_path, setting):
+    run = shutil.copytree(world_runs / "writer", tmp_path / "writer")
+    rewritten(run / "config.json", lambda found: found["model"].update({setting: 10**6}))
+    [entry] = Library(tmp_path).list()
+    assert (entry.kind, "larger model than" in entry.reason) == ("broken", True)
+
+
+@pytest.mark.parametrize(
+    "world", [{"langs": "zh"}, {"langs": "xx,yy"}, {"langs": 7}, {}, "zh", None]
+)
+def test_a_strange_world_has_no_examples(server, world_runs, tmp_path, world):
+    run = shutil.copytree(world_runs / "translator", tmp_path / "translator")
+    rewritten(run / "config.json", lambda found: found["data"].update(world=world))
+    mine = server(tmp_path)
+    for part in ("translate", "look"):
+        reply = httpx.get(f"{mine.url}/api/{part}/examples", params={"model": "translator"})
+        assert reply.status_code == 200
+        assert not reply.json().get("pairs")
+
+
+# Recordings in files
+
+
+@pytest.fixture
+def glass(tmp_path):
+    """A measured .glass file, its header and its tensors, and what writes it anew."""
+    atlas = long_atlas(300)
+    atlas.statistics(0)
+    file = tmp_path / "a.glass"
+    atlas.save(file)
+    with safe_open(file, "pt") as opened:
+        header = json.loads(opened.metadata()["header"])
+    tensors = load_file(file)
+
+    def write(header, tensors):
+        kept = {name: tensor.clone() for name, tensor in tensors.items()}
+        save_file(kept, file, {"glass": "1", "header": json.dumps(header)})
+
+    return header, tensors, write
+
+
+@pytest.mark.parametrize("value", [None, 7, "x", [], {"tensor": None}, {"tensor": "0.q"}])
+@pytest.mark.parametrize(
+    "name", ["lse", "sizes", "slash", "self_weight", "lookers", "overview_max"]
+)
+def test_statistics_that_are_none_are_damage(server, tmp_path, glass, name, value):
+    header, tensors, write = glass
+    header["layers"][0]["record"]["statistics"][name] = value
+    write(header, tensors)
+    assert post(server(tmp_path), "/api/open", model="a.glass").status_code == 400
+
+
+@pytest.mark.parametrize("name", ["lse", "previous_weight", "vertical", "diagonality"])
+def test_statistics_of_another_shape_are_damage(server, tmp_path, glass, name):
+    header, tensors, write = glass
+    mine = server(tmp_path)
+    assert post(mine, "/api/open", model="a.glass").status_code == 200
+    write(header, {**tensors, f"0.statistics.{name}": torch.zeros(11)})
+    assert post(mine, "/api/open", model="a.glass").status_code == 400
+
+
+@pytest.mark.parametrize("size", [1e308, 10**30, -3, True, None, "x"])
+def test_sizes_that_are_no_counts_are_damage(server, tmp_path, glass, size):
+    header, tensors, write = glass
+    header["layers"][0]["record"]["shape"][1] = size
+    write(header, tensors)
+    mine = server(tmp_path)
+    assert httpx.get(f"{mine.url}/api/models").status_code == 200
+    assert post(mine, "/api/open", model="a.glass").status_code == 400
+
+
+def test_half_a_character_among_the_tokens_is_damage(server, tmp_path, glass):
+    header, tensors, write = glass
+    header["tokens"][0][3] = HALF
+    write(header, tensors)
+    assert post(server(tmp_path), "/api/open", model="a.glass").status_code == 400
+
+
+def test_a_file_that_is_cut_while_it_is_open_is_forgotten(server, tmp_path):
+    file = tmp_path / "a.glass"
+    long_atlas(3001).save(file)
+    mine = server(tmp_path)
+    seen = post(mine, "/api/open", model="a.glass").json()["seen"]
+    row = f"{mine.url}/api/seen/{seen}/row?layer=0&head=1&query=2999"
+    assert httpx.get(row).status_code == 200
+    os.truncate(file, 10_000)  # touching what is gone would end the process
+    assert httpx.get(row).status_code == 404
+    assert post(mine, "/api/open", model="a.glass").status_code == 400
+
+
+@pytest.mark.parametrize("end", ["deleted", "replaced"])
+def test_a_file_that_is_gone_lives_on_for_who_looks_at_it(server, tmp_path, end):
+    file = tmp_path / "a.glass"
+    long_atlas(307).save(file)
+    mine = server(tmp_path)
+    seen = post(mine, "/api/open", model="a.glass").json()["seen"]
+    if end == "deleted":
+        file.unlink()
+    else:
+        long_atlas(101).save(file)
+    row = f"{mine.url}/api/seen/{seen}/row?layer=0&head=1&query=300"
+    assert httpx.get(row).status_code == 200
