@@ -4,13 +4,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test torture check bench format clean
+.PHONY: demo test torture check bench docs format clean
 
 demo: .venv/core
 	$(BIN)/glasshead demo
 
 test: .venv/browser
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
 
 # The long version: a training process killed 100 times, some ten minutes.
 torture: .venv/dev
@@ -24,11 +24,18 @@ check: .venv/dev
 format: .venv/dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/python -m docs._build.architecture
 
+# The site in English and Chinese: build/site/index.html opens without a server or a network.
+docs: .venv/dev
+	$(BIN)/python -m docs._build.architecture
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo build/site/index.html
+
+# Every area beside its peers, then what growing costs; figures go into docs/results.md.
 bench: .venv/bench
-	$(BIN)/python bench/attention.py
-	$(BIN)/python bench/train.py
-	$(BIN)/python bench/generate.py
+	$(BIN)/python -m bench
+	$(BIN)/python -m bench.growth
 
 .venv/python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; ok = (3, 11) <= v <= (3, 13); ok or sys.exit("Python %d.%d found; 3.11 to 3.13 needed\n\nhint: make PYTHON=python3.12 ..." % v)'
@@ -52,8 +59,12 @@ bench: .venv/bench
 	|| echo "no browser could be installed: the tests of the page will be skipped"
 	@touch $@
 
+# bertviz and Joey NMT ask for older libraries than ours (by way of boto3; protobuf) and do without.
 .venv/bench: .venv/dev
-	$(PIP) --editable ".[dev,bench]"
+	$(PIP) --editable ".[dev,bench]" \
+	|| echo "peers could not be installed: the benchmarks name them and leave them out"
+	$(PIP) --no-deps bertviz joeynmt subword-nmt importlib-metadata zipp lazy-importer \
+	|| echo "bertviz and Joey NMT could not be installed: the benchmarks leave them out"
 	@touch $@
 
 clean:

@@ -1,24 +1,23 @@
-"""Multi-head attention against its peers, in one run: same shape, same parameters, same input.
+"""Multi-head attention: causal self-attention of one x with one set of parameters.
 
-    python bench/attention.py [--device cuda] [--dtype bfloat16] [--repeats 15]
-
-Each peer computes causal self-attention of x (8, 1024, 768) with 12 heads, forward alone (no
-gradients) and forward + backward, without weights and with them. Peers take turns, so that a
-slow minute hits all alike; the median is printed, and its ratio to ours with the same
-parameters (x-transformers has no biases).
+Forward alone (no gradients) and forward + backward, without weights and with them. A peer without
+biases is compared with ours without.
 """
 
-import argparse
-import statistics
-import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
+from bench.machine import bandwidth, matrix_peak
+from bench.peers import missing
+from bench.table import Row, Settings
+from bench.timing import take_turns
 from glasshead.attention.mask import Mask
 from glasshead.attention.multihead import MultiHeadAttention
-from glasshead.machine import settle_half_precision
+
+__all__ = ["rows"]
 
 Run = Callable[[Tensor, bool], tuple[Tensor, Tensor | None]]
 
@@ -108,28 +107,17 @@ def x_transformers(module: nn.MultiheadAttention) -> Run:
     return run
 
 
-PEERS: dict[str, Callable[[nn.MultiheadAttention], Run]] = {
-    "glasshead": ours,
-    "glasshead, no biases": lambda module: ours(module, bias=False),
-    "torch.nn.MultiheadAttention": torchs,
-    "transformers GPT-2": gpt2s,
-    "x-transformers, no biases": x_transformers,
+OURS, UNBIASED = "glasshead", "glasshead, no biases"
+PEERS: dict[str, tuple[str, Callable[[nn.MultiheadAttention], Run]]] = {
+    "torch.nn.MultiheadAttention": ("torch", torchs),
+    "transformers GPT-2": ("transformers", gpt2s),
+    "x-transformers, no biases": ("x_transformers", x_transformers),
 }
-
-
-def build_peers(module: nn.MultiheadAttention) -> dict[str, Run]:
-    runs = {}
-    for name, build in PEERS.items():
-        try:
-            runs[name] = build(module)
-        except ImportError as missing:
-            print(f"{name}: left out, {missing}")
-    return runs
 
 
 def check_agreement(runs: dict[str, Run], x: Tensor, weights: bool) -> None:
     """A fast wrong answer is no peer: all must agree before they are timed."""
-    expected, seen = runs["glasshead"](x, weights)
+    expected, seen = runs[OURS](x, weights)
     tolerance = 1e-3 if x.dtype == torch.float32 else 3e-2
     for name, run in runs.items():
         out, theirs = run(x, weights)
@@ -140,55 +128,57 @@ def check_agreement(runs: dict[str, Run], x: Tensor, weights: bool) -> None:
             )
 
 
-def timed(run: Run, x: Tensor, weights: bool, backward: bool) -> float:
-    synchronize = torch.cuda.synchronize if x.is_cuda else lambda: None
+def call(run: Run, x: Tensor, weights: bool, backward: bool) -> None:
     x = x.detach().requires_grad_(backward)
-    synchronize()
-    start = time.perf_counter()
     with torch.set_grad_enabled(backward):
         out, _ = run(x, weights)
         if backward:
             out.sum().backward()
-    synchronize()
-    return time.perf_counter() - start
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--dtype", default=None, help="float32 on CPU, bfloat16 on CUDA")
-    parser.add_argument("--shape", default="8,1024,768", help="B,T,C")
-    parser.add_argument("--heads", type=int, default=12)
-    parser.add_argument("--repeats", type=int, default=11)
-    args = parser.parse_args()
-    dtype = getattr(torch, args.dtype or ("float32" if args.device == "cpu" else "bfloat16"))
-    B, T, C = map(int, args.shape.split(","))
-    torch.manual_seed(0)
-    module = nn.MultiheadAttention(C, args.heads, batch_first=True)
-    module = module.to(args.device, dtype)  # its biases are zero, so x-transformers' lack fits
-    x = torch.randn(B, T, C, device=args.device, dtype=dtype)
-    runs = build_peers(module)
-    print(
-        f"causal self-attention, x {(B, T, C)}, {args.heads} heads, {dtype}, {args.device}, "
-        f"{torch.get_num_threads()} threads, torch {torch.__version__}; median of {args.repeats}"
-    )
-    for weights in (False, True):
-        check_agreement(runs, x, weights)
-        for backward in (False, True):
-            times: dict[str, list[float]] = {name: [] for name in runs}
-            for turn in range(args.repeats + 1):
-                for name, run in runs.items():
-                    seconds = timed(run, x, weights, backward)
-                    if turn:  # the first turn warms up
-                        times[name].append(seconds)
-            what = "forward + backward" if backward else "forward"
-            print(f"\n{what}, {'with' if weights else 'without'} weights")
-            for name, seconds in times.items():
-                like = "glasshead, no biases" if name.endswith("no biases") else "glasshead"
-                theirs, mine = statistics.median(seconds), statistics.median(times[like])
-                print(f"  {name:28} {theirs * 1e3:9.2f} ms   {theirs / mine:5.2f} x ours")
+def least(settings: Settings, x: Tensor, heads: int, weights: bool, backward: bool) -> float:
+    """Seconds that the matrix products take at the machine's peak, or writing the weights does."""
+    B, T, C = x.shape
+    products = 2 * B * T * C * (4 * C + T) * (3 if backward else 1)  # a causal half of T x T
+    peak = matrix_peak(settings.device, str(x.dtype).removeprefix("torch."), settings.quick)
+    written = B * heads * T * T * x.dtype.itemsize if weights else 0
+    return products / peak + written / bandwidth(settings.device, settings.quick)
+
+
+def rows(settings: Settings) -> list[Row]:
+    B, T, C, heads = (2, 64, 32, 2) if settings.quick else (8, 1024, 768, 12)
+    dtypes = (torch.bfloat16, torch.float32) if settings.on_gpu else (torch.float32,)
+    found = []
+    for dtype in dtypes:
+        torch.manual_seed(0)
+        module = nn.MultiheadAttention(C, heads, batch_first=True).to(settings.device, dtype)
+        x = torch.randn(B, T, C, device=settings.device, dtype=dtype)
+        runs, left_out = {OURS: ours(module), UNBIASED: ours(module, bias=False)}, {}
+        for name, (package, build) in PEERS.items():
+            if reason := missing(package):
+                left_out[name] = reason
+            else:
+                runs[name] = build(module)  # its biases are zero: x-transformers' lack fits
+        for weights in (False, True):
+            check_agreement(runs, x, weights)
+            for backward in (False, True):
+                seconds = take_turns(
+                    {name: partial(call, run, x, weights, backward) for name, run in runs.items()},
+                    settings.repeats if not settings.on_gpu else 5 * settings.repeats,
+                    settings.device,
+                )
+                ms = {name: 1e3 * taken for name, taken in seconds.items()}
+                what = "forward + backward" if backward else "forward"
+                what += f"{', with weights' if weights else ''}, {str(dtype)[6:]}"
+                limit = 1e3 * least(settings, x, heads, weights, backward)
+                for name in PEERS:
+                    mine = ms[UNBIASED if name.endswith("no biases") else OURS]
+                    note = left_out.get(name, "")
+                    found.append(Row(what, name, "ms", mine, ms.get(name), limit, note))
+    return found
 
 
 if __name__ == "__main__":
-    settle_half_precision()
-    main()
+    from bench.__main__ import main
+
+    main("attention")

@@ -1,147 +1,144 @@
-"""Tokens a second against transformers' `generate`, in one run: same shape, same parameters.
+"""Generation: tokens a second of a GPT-2 of 124M parameters drawn at random, greedily.
 
-    python bench/generate.py [--small] [--repeats 7] [--threads 2]
-
-A GPT-2 of 124M parameters drawn at random continues a prompt of 32 tokens by 64, greedily, one
-text at a time: theirs in float32, which is their default, and bf16; ours in these and in int8.
-All take turns, so that a slow minute hits all alike; medians are printed, and the ratio to
-transformers' float32. The limit is what the memory allows: a token reads every parameter once.
+A whole call of `generate` is clocked, the prompt included, beside transformers' `generate` of the
+same parameters. The limit is what the memory allows: a token of each text reads every parameter
+once, and the keys and values of its past.
 """
 
-import argparse
 import copy
-import statistics
-import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-from glasshead.machine import settle_half_precision
+import torch
 
-settle_half_precision()  # before torch computes anything
+from bench.machine import bandwidth
+from bench.peers import in_transformers, missing
+from bench.table import Row, Settings
+from bench.timing import take_turns
+from glasshead.generate.decode import generate
+from glasshead.generate.int8 import to_int8
+from glasshead.generate.sampling import GREEDY
+from glasshead.model.gpt import GPT, GPTConfig
 
-import torch  # noqa: E402
-from transformers import GPT2Config, GPT2LMHeadModel  # noqa: E402
-
-from glasshead.generate.decode import generate  # noqa: E402
-from glasshead.generate.int8 import to_int8  # noqa: E402
-from glasshead.generate.sampling import GREEDY  # noqa: E402
-from glasshead.model.gpt import GPT, GPTConfig  # noqa: E402
+__all__ = ["rows"]
 
 PROMPT = 32
-BYTES = {"float32": 4, "bf16": 2, "int8": 1}
-Run = Callable[[], list[int]]
+GPT2 = {"vocab_size": 50257, "max_len": 1024, "n_layers": 12, "n_heads": 12, "d_model": 768}
+TINY = {"vocab_size": 512, "max_len": 128, "n_layers": 2, "n_heads": 2, "d_model": 64}
+Texts = list[list[int]]
 
 
-def ours(theirs: GPT2LMHeadModel) -> GPT:
-    """Our model with their parameters."""
-    c = theirs.config
-    model = GPT(
-        GPTConfig(
-            vocab_size=c.vocab_size,
-            max_len=c.n_positions,
-            n_layers=c.n_layer,
-            n_heads=c.n_head,
-            d_model=c.n_embd,
-            feed_forward="gelu-tanh",
-            qkv_bias=True,
-            tied=True,
-            head_bias=False,
-        )
-    )
-    names = {
-        "wte": "embedding",
-        "wpe": "positions.table",
-        "ln_f": "norm",
-        "h": "blocks",
-        "ln_1": "around_attention.before",
-        "attn.c_attn": "attention.qkv",
-        "attn.c_proj": "attention.out",
-        "ln_2": "around_feed_forward.before",
-        "mlp.c_fc": "feed_forward.up",
-        "mlp.c_proj": "feed_forward.down",
+@dataclass(frozen=True)
+class Case:
+    precision: str
+    batch: int
+    tokens: int
+    peer: str  # the precision it is compared with
+    cache: str = ""  # of transformers; its default when empty
+
+    def __str__(self) -> str:
+        return f"{self.precision}, batch {self.batch}, {self.tokens} tokens after {PROMPT}"
+
+
+def cases(settings: Settings) -> list[Case]:
+    if settings.quick:
+        return [Case("float32", 1, 4, "float32")]
+    if settings.on_gpu:
+        return [
+            Case("bf16", 1, 256, "bf16"),
+            Case("bf16", 1, 256, "bf16", "static"),
+            Case("bf16", 64, 256, "bf16"),
+        ]
+    return [
+        Case("float32", 1, 64, "float32"),
+        Case("bf16", 1, 64, "bf16"),
+        Case("int8", 1, 64, "float32"),
+        Case("float32", 16, 64, "float32"),
+    ]
+
+
+def our_run(model: GPT, case: Case, said: dict[str, Texts]) -> Callable[[], None]:
+    prompts = [range(PROMPT)] * case.batch
+
+    def run() -> None:
+        steps = generate(model, prompts, GREEDY, max_tokens=case.tokens)
+        said["ours"] = [list(text) for text in zip(*steps, strict=True)]
+
+    return run
+
+
+def their_run(model: Any, case: Case, said: dict[str, Texts]) -> Callable[[], None]:
+    prompt = torch.arange(PROMPT, device=model.device).repeat(case.batch, 1)
+    settings: dict[str, Any] = {
+        "max_new_tokens": case.tokens,
+        "do_sample": False,
+        "pad_token_id": 0,
     }
-    state = {}
-    for name, value in theirs.transformer.state_dict().items():
-        flipped = value.T if ".c_" in name and value.dim() == 2 else value  # Conv1D is (in, out)
-        for old, new in names.items():
-            name = f".{name}".replace(f".{old}.", f".{new}.")[1:]
-        state[name] = flipped
-    state["head.weight"] = state["embedding.weight"]
-    model.load_state_dict(state)
-    return model.eval()
+    if case.cache:
+        settings["cache_implementation"] = case.cache
 
-
-def read_speed() -> float:
-    """Bytes a second that this machine reads from memory, by a sum that is no work."""
-    numbers = torch.ones(1 << 27)
-    return max(numbers.nbytes / timed(lambda: numbers.sum()) for _ in range(5))
-
-
-def timed(run: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
-
-
-def their_run(model: GPT2LMHeadModel, tokens: int) -> Run:
-    prompt = torch.arange(PROMPT)[None]
-    settings = {"max_new_tokens": tokens, "do_sample": False, "pad_token_id": 0}
-
-    def run() -> list[int]:
+    def run() -> None:
         out = model.generate(prompt, attention_mask=torch.ones_like(prompt), **settings)
-        return out[0, PROMPT:].tolist()
+        said["theirs"] = out[:, PROMPT:].tolist()
 
     return run
 
 
-def our_run(model: GPT, tokens: int) -> Run:
-    def run() -> list[int]:
-        steps = generate(model, [range(PROMPT)], GREEDY, max_tokens=tokens)
-        return [token for [token] in steps if token is not None]
-
-    return run
+def in_precision(model: GPT, precision: str) -> GPT:
+    if precision == "int8":
+        return to_int8(model)
+    return copy.deepcopy(model).bfloat16() if precision == "bf16" else model
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--small", action="store_true", help="a tiny model: does it run?")
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
+def limit(model: GPT, case: Case, settings: Settings) -> float:
+    c = model.config
+    size = {"float32": 4, "bf16": 2, "int8": 1}[case.precision]
+    kept = 4 if case.precision == "int8" else size
+    read = size * (sum(p.numel() for p in model.parameters()) - c.max_len * c.d_model)
+    past = 2 * c.n_layers * c.d_model * (PROMPT + case.tokens / 2) * kept
+    return case.batch * bandwidth(settings.device, settings.quick) / (read + case.batch * past)
+
+
+def rows(settings: Settings) -> list[Row]:
     torch.manual_seed(1)
-    small = {"n_layer": 3, "n_head": 4, "n_embd": 64, "vocab_size": 512} if args.small else {}
-    theirs = GPT2LMHeadModel(GPT2Config(bos_token_id=None, eos_token_id=None, **small)).eval()
-    model = ours(theirs)
-    runs = {
-        ("transformers", "float32"): their_run(theirs, args.tokens),
-        ("glasshead", "float32"): our_run(model, args.tokens),
-        ("transformers", "bf16"): their_run(copy.deepcopy(theirs).bfloat16(), args.tokens),
-        ("glasshead", "bf16"): our_run(copy.deepcopy(model).bfloat16(), args.tokens),
-        ("glasshead", "int8"): our_run(to_int8(model), args.tokens),
-    }
-    outputs = {peer: run() for peer, run in runs.items()}  # also warms up
-    times: dict[tuple[str, str], list[float]] = {peer: [] for peer in runs}
-    for _ in range(args.repeats):
-        for peer, run in runs.items():
-            times[peer].append(timed(run))
-    read = sum(p.numel() for p in model.parameters()) - model.config.max_len * model.config.d_model
-    speed = read_speed()
-    base = statistics.median(times["transformers", "float32"])
-    expected = outputs["transformers", "float32"]
-    print(
-        f"{read / 1e6:.0f}M parameters read for each token, {args.threads} threads, "
-        f"memory {speed / 1e9:.1f} GB/s, torch {torch.__version__}"
+    shape: dict[str, Any] = TINY if settings.quick else GPT2
+    config = GPTConfig(
+        **shape, feed_forward="gelu-tanh", qkv_bias=True, tied=True, head_bias=False, init="gpt2"
     )
-    print(f"{'':22}{'tokens/s':>9}{'limit':>8}{'ratio':>7}  same tokens")
-    for peer, measured in times.items():
-        median = statistics.median(measured)
-        same = sum(map(int.__eq__, outputs[peer], expected))
-        print(
-            f"{' '.join(peer):22}{args.tokens / median:9.1f}{speed / (read * BYTES[peer[1]]):8.1f}"
-            f"{base / median:7.2f}  {same} of {args.tokens}"
+    model = GPT(config).to(settings.device).eval()
+    reason = missing("transformers")
+    found = []
+    for case in cases(settings):
+        peer = "transformers" + (f", {case.cache} cache" if case.cache else "")
+        if case.peer != case.precision:
+            peer += f", {case.peer}"
+        said: dict[str, Texts] = {}
+        runs = {"ours": our_run(in_precision(model, case.precision), case, said)}
+        if not reason:
+            theirs = in_transformers(in_precision(model, case.peer))
+            runs["theirs"] = their_run(theirs, case, said)
+        repeats = min(settings.repeats, 3) if settings.on_gpu else settings.repeats
+        seconds = take_turns(runs, repeats, settings.device)
+        speed = {name: case.batch * case.tokens / taken for name, taken in seconds.items()}
+        at_best = limit(model, case, settings)
+        note = reason or alike(**said)
+        found.append(
+            Row(str(case), peer, "tokens/s", speed["ours"], speed.get("theirs"), at_best, note)
         )
+    return found
+
+
+def alike(ours: Texts, theirs: Texts) -> str:
+    """How many tokens of a text are the same until the first that is not."""
+    same = []
+    for one, other in zip(ours, theirs, strict=True):
+        pairs = zip(one, other, strict=True)
+        same.append(next((i for i, (a, b) in enumerate(pairs) if a != b), len(one)))
+    return f"the first {min(same)} of {len(ours[0])} tokens are the same"
 
 
 if __name__ == "__main__":
-    main()
+    from bench.__main__ import main
+
+    main("generate")

@@ -1,131 +1,243 @@
-"""Training speed beside transformers' GPT-2 of the same shape, in one run.
+"""Training: tokens a second through the trainer that `glasshead train` uses, beside others' loops.
 
-    python bench/train.py [--shape 6,6,384] [--batch 8,256] [--vocab 512] [--repeats 9]
-
-Three rows: both in float32, both in bf16 autocast, and each as a user gets it by default. A step
-is forward, backward, clipping and the optimizer; both take AdamW (fused) at equal precision, and
-`glasshead train` takes its own optimizer and precision in the last row. The two take turns; the
-median of each is printed, in tokens a second, and the ratio.
+Ours trains for real: `Trainer` with a `LanguageTask`. Whenever it logs, which waits for the GPU,
+the peers take as many steps on the same batches, from the same parameters, with the same optimizer:
+all take turns, and the losses of the last turn must be alike. A step is forward, backward, clipping
+and the optimizer, with the batch made and brought to the device.
 """
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glasshead.machine import settle_half_precision
+from bench.machine import matrix_peak
+from bench.peers import in_nanogpt, in_transformers, missing
+from bench.table import Row, Settings
+from bench.timing import clock, release, synchronize
 from glasshead.model.gpt import GPT, GPTConfig
-from glasshead.model.loss import next_token_loss
+from glasshead.text.batches import TextBatches
 from glasshead.train.config import TrainConfig
-from glasshead.train.machine import pick_precision
-from glasshead.train.optim import OPTIMIZERS
+from glasshead.train.language import Corpus, LanguageTask
+from glasshead.train.loop import Trainer
+from glasshead.train.progress import Watch
 
-Step = Callable[[Tensor, Tensor], float]
+__all__ = ["Turns", "corpus", "rows", "trainer"]
 
+SEED = 1
+SHAPE: dict[str, Any] = {
+    "feed_forward": "gelu-tanh", "tied": True, "head_bias": False, "init": "gpt2",
+}  # fmt: skip
+GPT2 = GPTConfig(
+    vocab_size=50304, max_len=1024, n_layers=12, n_heads=12, d_model=768, bias=False, **SHAPE
+)
+MIDDLE = GPTConfig(
+    vocab_size=512, max_len=256, n_layers=6, n_heads=6, d_model=384, qkv_bias=True, **SHAPE
+)
+SMALL = replace(MIDDLE, max_len=64, n_layers=4, n_heads=4, d_model=128)
+TINY = replace(MIDDLE, max_len=32, n_layers=2, n_heads=2, d_model=32)
 
-def precise(name: str, device: str) -> torch.autocast | nullcontext[None]:
-    return torch.autocast(device, torch.bfloat16) if name == "bf16" else nullcontext()
-
-
-def build_ours(shape: GPTConfig, device: str, precision: str, optimizer: str) -> Step:
-    torch.manual_seed(0)
-    model = GPT(shape).to(device)
-    settings = TrainConfig(optimizer=optimizer, lr=1e-4, muon_lr=1e-3)
-    optimizers = OPTIMIZERS[optimizer](model, settings)
-    precision = pick_precision(precision, torch.device(device), model)
-    never = torch.zeros((), dtype=torch.bool, device=device)
-
-    def step(ids: Tensor, targets: Tensor) -> float:
-        with precise(precision, device):
-            loss = next_token_loss(model, ids, targets)
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizers.step(bad=never)
-        optimizers.zero_grad()
-        return loss.item()
-
-    return step
+Loss = Callable[[Tensor, Tensor], Tensor]
 
 
-def build_theirs(shape: GPTConfig, device: str, precision: str) -> Step:
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    torch.manual_seed(0)
-    config = GPT2Config(
-        vocab_size=shape.vocab_size, n_positions=shape.max_len, n_embd=shape.d_model,
-        n_layer=shape.n_layers, n_head=shape.n_heads,
-        attn_pdrop=0.0, resid_pdrop=0.0, embd_pdrop=0.0,
-    )  # fmt: skip
-    model = GPT2LMHeadModel(config).to(device).train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.1, fused=True)
-
-    def step(ids: Tensor, targets: Tensor) -> float:
-        with precise(precision, device):
-            # shift_labels: the targets are shifted already, as ours are
-            loss = model(input_ids=ids, labels=ids, shift_labels=targets).loss
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss.item()
-
-    return step
+@dataclass(frozen=True)
+class Case:
+    name: str
+    model: GPTConfig
+    batch: int
+    steps: int  # in a turn
+    peers: tuple[str, ...] = ("transformers", "nanoGPT")
+    optimizer: str = "adamw"
+    precision: str = "float32"
+    peer_precision: str = "float32"
+    compile: str = "off"
 
 
-def timed(step: Step, ids: Tensor, targets: Tensor, steps: int) -> float:
-    start = time.perf_counter()
-    for _ in range(steps):
-        step(ids, targets)
-    return ids.numel() * steps / (time.perf_counter() - start)
+def cases(settings: Settings) -> list[Case]:
+    if settings.quick:
+        return [Case("2 x 32, 2 x 32 tokens, float32", TINY, 2, 1)]
+    if settings.on_gpu:
+        shaped: dict[str, Any] = {
+            "precision": "bf16", "peer_precision": "bf16", "compile": "on", "steps": 10,
+        }  # fmt: skip
+        return [
+            Case("124M, 64 x 1024 tokens, bf16", GPT2, 64, peers=("nanoGPT",), **shaped),
+            Case("124M, 12 x 1024 tokens, bf16", GPT2, 12, **shaped),
+        ]
+    return [
+        Case("6 x 384, 8 x 256 tokens, float32", MIDDLE, 8, 2),
+        Case("4 x 128, 12 x 64 tokens, float32", SMALL, 12, 10),
+        Case("6 x 384, 8 x 256 tokens, as it comes", MIDDLE, 8, 2, optimizer="muon",
+             precision="auto"),
+    ]  # fmt: skip
 
 
-def main() -> None:
-    settle_half_precision()
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--shape", default="6,6,384", help="layers,heads,width")
-    parser.add_argument("--batch", default="8,256", help="sequences,tokens")
-    parser.add_argument("--vocab", type=int, default=512)
-    parser.add_argument("--steps", type=int, default=2, help="in a turn")
-    parser.add_argument("--repeats", type=int, default=9)
-    args = parser.parse_args()
-    n_layers, n_heads, d_model = map(int, args.shape.split(","))
-    B, T = map(int, args.batch.split(","))
-    shape = GPTConfig(
-        vocab_size=args.vocab, max_len=T, n_layers=n_layers, n_heads=n_heads, d_model=d_model,
-        feed_forward="gelu-tanh", qkv_bias=True, tied=True, head_bias=False, init="gpt2",
-    )  # fmt: skip
-    data = torch.randint(args.vocab, (B, T + 1), generator=torch.Generator().manual_seed(0))
-    ids, targets = (
-        data[:, :-1].contiguous().to(args.device),
-        data[:, 1:].contiguous().to(args.device),
+def corpus(vocab_size: int, block: int) -> Corpus:
+    """Ids of which a few are frequent and most are rare, as words are."""
+    drawn = np.random.default_rng(SEED).zipf(1.2, max(400_000, 4 * block)) % vocab_size
+    ids = drawn.astype(np.uint16 if vocab_size <= 2**16 else np.int32)
+    return Corpus(ids[block + 1 :], ids[: 2 * block + 2])
+
+
+def trainer(model: GPT, batch: int, steps: int, watch: Watch, **settings: Any) -> Trainer:
+    """As `glasshead train` makes it, without a folder and with no evaluation on the way."""
+    block = model.config.max_len
+    task = LanguageTask(
+        model, corpus(model.config.vocab_size, block), batch_size=batch, eval_batches=1, seed=SEED
     )
-    print(
-        f"{n_layers} layers, {n_heads} heads, width {d_model}, vocabulary {args.vocab}, batch "
-        f"{B} x {T}, {args.device}, {torch.get_num_threads()} threads, torch {torch.__version__}; "
-        f"median of {args.repeats}\n"
+    config = TrainConfig(
+        steps=steps, seed=SEED, batch_size=batch, eval_every=steps, lr=3e-4, muon_lr=1e-3,
+        schedule="constant", warmup=0.0, tensorboard=False, **settings,
+    )  # fmt: skip
+    return Trainer(task, config, watch=watch)
+
+
+class Peer:
+    """Another library's model in a plain loop, on the batches that ours is trained on."""
+
+    def __init__(self, model: nn.Module, loss: Loss, case: Case, device: str) -> None:
+        self.model, self.loss, self.case, self.device = model, loss, case, device
+        ids = corpus(case.model.vocab_size, case.model.max_len).training
+        self.batches = TextBatches(ids, batch_size=case.batch, block=case.model.max_len, seed=SEED)
+        groups = [
+            {"params": [p for p in model.parameters() if p.dim() >= 2], "weight_decay": 0.1},
+            {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0},
+        ]
+        self.optimizer = torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95), fused=True)
+        self.step, self.mean = 0, 0.0
+
+    def turn(self) -> None:
+        total = torch.zeros((), device=self.device)
+        for _ in range(self.case.steps):
+            batch = self.batches.at(self.step)
+            ids, targets = (self._moved(x) for x in (batch.ids, batch.targets))
+            half = self.case.peer_precision == "bf16"
+            with torch.autocast(self.device.partition(":")[0], torch.bfloat16, enabled=half):
+                loss = self.loss(ids, targets)
+            loss.backward()
+            nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+            total += loss.detach()
+            self.step += 1
+        self.mean = total.item() / self.case.steps
+
+    def _moved(self, x: Tensor) -> Tensor:
+        if self.device == "cpu":
+            return x
+        return x.pin_memory().to(self.device, non_blocking=True)
+
+
+class Turns(Watch):
+    """Clocks our steps from one line of the log to the next, and gives the peers their turns."""
+
+    def __init__(self, device: str, peers: dict[str, Peer] | None = None) -> None:
+        self.device, self.peers = device, peers or {}
+        self.threads = torch.get_num_threads()
+        self.ours: list[float] = []
+        self.theirs: dict[str, list[float]] = {name: [] for name in self.peers}
+        self.loss, self.start = 0.0, 0.0
+
+    def __enter__(self) -> "Turns":
+        self._begin()
+        return self
+
+    def logged(self, step: int, values: dict[str, Any]) -> None:
+        if "loss" not in values:  # an evaluation
+            self._begin()
+            return
+        synchronize(self.device)
+        self.ours.append(time.perf_counter() - self.start)
+        self.loss = values["loss"]
+        threads = torch.get_num_threads()  # the trainer takes fewer for small models
+        torch.set_num_threads(self.threads)
+        for name, peer in self.peers.items():
+            self.theirs[name].append(clock(peer.turn, self.device))
+        torch.set_num_threads(threads)
+        self._begin()
+
+    def _begin(self) -> None:
+        synchronize(self.device)
+        self.start = time.perf_counter()
+
+
+def rows(settings: Settings) -> list[Row]:
+    found = []
+    for case in cases(settings):
+        found += measured(case, settings)
+        torch.compiler.reset()  # or the next shape would be compiled for any shape
+        release()
+    return found
+
+
+def measured(case: Case, settings: Settings) -> list[Row]:
+    device, compiled = settings.device, case.compile == "on"
+    torch.manual_seed(SEED)
+    model = GPT(case.model).to(device)
+    made = {name: new_peer(name, model, case, settings) for name in case.peers}
+    peers = {name: peer for name, peer in made.items() if isinstance(peer, Peer)}
+    left_out = {name: reason for name, reason in made.items() if isinstance(reason, str)}
+    turns = settings.repeats + 2  # of which two warm up: the second may compile again
+    watch = Turns(device, peers)
+    trainer(
+        model, case.batch, turns * case.steps, watch, device=device, log_every=case.steps,
+        optimizer=case.optimizer, precision=case.precision, compile=case.compile,
+    ).train()  # fmt: skip
+    tokens = case.batch * case.model.max_len * case.steps
+    dtype = "bfloat16" if case.precision == "bf16" else "float32"
+    limit = matrix_peak(device, dtype, settings.quick) / operations(model)
+    ours = tokens / statistics.median(watch.ours[2:])
+    whole = f"{case.name}{', compiled' if compiled else ''}"
+    found = []
+    for name, peer in peers.items():
+        theirs = tokens / statistics.median(watch.theirs[name][2:])
+        at = f"loss of steps {peer.step - case.steps + 1} to {peer.step}: "
+        note = f"{at}{watch.loss:.4f}, theirs {peer.mean:.4f}"
+        found.append(Row(whole, title(name, compiled), "tokens/s", ours, theirs, limit, note))
+    for name, reason in left_out.items():
+        found.append(Row(whole, name, "tokens/s", ours, None, limit, reason))
+    return found
+
+
+def title(peer: str, compiled: bool) -> str:
+    return {"transformers": "transformers GPT-2"}.get(peer, peer) + (
+        ", not compiled" if compiled and peer == "transformers" else ""
     )
-    print(f"{'':24}{'glasshead':>14}{'transformers':>16}{'ratio':>8}")
-    for name, mine, theirs in (
-        ("float32", ("float32", "adamw"), "float32"),
-        ("bf16 autocast", ("bf16", "adamw"), "bf16"),
-        ("as it comes", ("auto", "muon"), "float32"),
-    ):
-        ours = build_ours(shape, args.device, *mine)
-        peer = build_theirs(shape, args.device, theirs)
-        speeds: tuple[list[float], list[float]] = ([], [])
-        for turn in range(args.repeats + 1):
-            for step, found in zip((ours, peer), speeds, strict=True):
-                speed = timed(step, ids, targets, args.steps)
-                if turn:  # the first turn warms up
-                    found.append(speed)
-        a, b = map(statistics.median, speeds)
-        print(f"{name:24}{a:10,.0f} t/s{b:12,.0f} t/s{a / b:8.2f}")
+
+
+def new_peer(name: str, model: GPT, case: Case, settings: Settings) -> Peer | str:
+    """The peer, or why there is none."""
+    if name == "nanoGPT":
+        if settings.nanogpt is None:
+            return "no --peer-nanogpt: left out"
+        theirs = in_nanogpt(model, settings.nanogpt)
+        run = torch.compile(theirs) if case.compile == "on" else theirs
+        return Peer(theirs, lambda ids, targets: run(ids, targets)[1], case, settings.device)
+    if reason := missing("transformers"):
+        return reason
+    other = in_transformers(model)
+    other.train()
+
+    def loss(ids: Tensor, targets: Tensor) -> Tensor:
+        # shift_labels: the targets are shifted already, as ours are
+        return other(input_ids=ids, labels=ids, shift_labels=targets).loss
+
+    return Peer(other, loss, case, settings.device)
+
+
+def operations(model: GPT) -> float:
+    """Additions and multiplications that a token of training takes, forward and backward."""
+    c = model.config
+    matrices = sum(m.weight.numel() for m in model.modules() if isinstance(m, nn.Linear))
+    return 6 * matrices + 6 * c.n_layers * c.max_len * c.d_model  # a causal half of T x T
 
 
 if __name__ == "__main__":
-    main()
+    from bench.__main__ import main
+
+    main("train")

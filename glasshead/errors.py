@@ -18,8 +18,11 @@
 The command line prints the line, a blank line and `hint: ...`, and exits with code 2.
 """
 
+import os
 from collections.abc import Iterable
 from difflib import get_close_matches
+from itertools import islice
+from pathlib import Path
 
 __all__ = [
     "AblationError",
@@ -36,6 +39,8 @@ __all__ = [
     "ShapeError",
     "UnknownCharacterError",
     "did_you_mean",
+    "near_file",
+    "nearest",
 ]
 
 
@@ -102,9 +107,42 @@ class BusyError(GlassheadError):
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """A hint for a word that is none of the choices.
 
-    >>> did_you_mean("casual", ["causal", "window"])
+    >>> did_you_mean("CASUAL", ["causal", "window"])
     "did you mean 'causal'?"
     """
     known = list(choices)
-    near = get_close_matches(word, known, n=1)
-    return f"did you mean '{near[0]}'?" if near else f"choose one of: {', '.join(known)}"
+    near = nearest(word, known)
+    return f"did you mean '{near}'?" if near else f"choose one of: {', '.join(known)}"
+
+
+def near_file(path: str | Path, otherwise: str) -> str:
+    """A hint for a path where nothing lies: what has nearly that name, or `otherwise`.
+
+    >>> near_file(Path(__file__).with_name("erors.py"), "").endswith("errors.py'?")
+    True
+    """
+    path = Path(path)
+    try:
+        with os.scandir(path.parent) as entries:
+            found = {entry.name for entry in islice(entries, 10_000)}
+    except OSError:
+        if not path.parent.name:
+            return otherwise
+        return f"there is no folder {path.parent} either; {near_file(path.parent, otherwise)}"
+    names = sorted(found - {path.name})
+    # Who forgets an ending means the file that has one.
+    ended = (name for name in names if name.partition(".")[0] == path.name)
+    near = next(ended, None) or nearest(path.name, names)
+    return f"did you mean '{path.parent / near}'?" if near else otherwise
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The choice that begins with the word, or else is most like it, letters large or small.
+
+    >>> nearest("--temp", ["--stop", "--temperature"])
+    '--temperature'
+    """
+    small, word = {choice.casefold(): choice for choice in known}, word.casefold()
+    begun = [choice for choice in small if choice.startswith(word) and len(word.strip("-")) > 2]
+    near = begun[:1] or get_close_matches(word, small, n=1)
+    return small[near[0]] if near else None

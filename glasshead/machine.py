@@ -9,13 +9,16 @@ AVX-512: slower than AMX, but alive.
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
+import sysconfig
 from functools import lru_cache
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["SAFE_ISA", "amx_crashes", "cpu_flags", "settle_half_precision"]
+__all__ = ["SAFE_ISA", "amx_crashes", "cpu_flags", "settle_half_precision", "triton_works"]
 
 SAFE_ISA = "AVX512_CORE_FP16"
 
@@ -25,6 +28,14 @@ x = torch.ones(4, 64, 64, dtype=torch.bfloat16, requires_grad=True)
 y = torch.nn.functional.linear(x, x[0]) @ x
 torch.nn.functional.scaled_dot_product_attention(y[None], x[None], x[None]).sum().backward()
 """
+
+
+@lru_cache
+def triton_works() -> bool:
+    """Whether Triton is there, with what it builds its kernels' callers by."""
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    headers = Path(sysconfig.get_path("include", "posix_prefix"), "Python.h")
+    return find_spec("triton") is not None and bool(compiler) and headers.exists()
 
 
 def settle_half_precision() -> bool:

@@ -5,27 +5,14 @@ import doctest
 import importlib
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = ROOT / "glasshead"
-MODULES = sorted(PACKAGE.rglob("*.py"))
+from docs._build import architecture
+from docs._build.imports import PACKAGE, ROOT, ROW, imported, part_of
 
-# A part imports itself and parts of earlier rows. Parts in one row do not know each other.
-ORDER = [
-    ["errors", "machine"],
-    ["text", "attention"],
-    ["model", "observe"],
-    ["checkpoint"],
-    ["train", "generate"],
-    ["lab", "serve"],
-    ["cli"],
-    ["__init__", "__main__"],  # the package itself and `python -m glasshead`
-]
-ROW = {part: row for row, parts in enumerate(ORDER) for part in parts}
+MODULES = sorted(PACKAGE.rglob("*.py"))
 
 MAX_LINES = 400
 BANNED_NAMES = {"utils.py", "common.py", "helpers.py", "misc.py"}
@@ -33,40 +20,6 @@ BANNED_NAMES = {"utils.py", "common.py", "helpers.py", "misc.py"}
 
 def short(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
-
-
-def imported(name: str, source: str) -> Iterator[tuple[int, str]]:
-    """Every (line, dotted module) that a module imports, wherever in the file the import stands.
-
-    `name` is where the module lies in the package, such as "text/corpus.py".
-    """
-    here = ["glasshead", *Path(name).parent.parts]
-    for node in ast.walk(ast.parse(source)):
-        match node:
-            case ast.Import(names=names):
-                yield from ((node.lineno, alias.name) for alias in names)
-            case ast.ImportFrom(module=module, names=names, level=level):
-                base = here[: len(here) - level + 1] if level else []
-                stem = ".".join([*base, *([module] if module else [])])
-                yield from ((node.lineno, f"{stem}.{alias.name}") for alias in names)
-            case ast.Call(
-                func=ast.Name(id="import_module" | "__import__")
-                | ast.Attribute(attr="import_module"),
-                args=[ast.Constant(value=str(module)), *_],
-            ):
-                yield node.lineno, module
-
-
-def part_of(module: str) -> str | None:
-    """The part that a dotted name leads to; None outside of the package."""
-    match module.split("."):
-        case ["glasshead", part, *_] if part in ROW:
-            return part
-        case ["glasshead", "__version__"]:
-            return None
-        case ["glasshead", *_]:
-            return "__init__"
-    return None
 
 
 def violations(name: str, source: str) -> list[str]:
@@ -133,7 +86,7 @@ def too_long(path: Path) -> bool:
 
 
 def test_no_file_is_too_long_or_named_after_nothing():
-    folders = [ROOT / name for name in ("glasshead", "tests", "bench", "lessons")]
+    folders = [ROOT / name for name in ("glasshead", "tests", "bench", "lessons", "docs")]
     files = [p for f in folders for p in f.rglob("*") if p.suffix in {".py", ".js", ".css"}]
     assert PACKAGE / "errors.py" in files
     assert [short(p) for p in files if too_long(p)] == []
@@ -207,3 +160,10 @@ def test_importing_the_package_is_cheap():
     code = "import sys, glasshead; print({'torch', 'numpy', 'rich', 'typer'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_the_page_of_the_architecture_is_current():
+    page = architecture.PAGE.read_text(encoding="utf-8")
+    hint = "run `make format`, which writes the tree and the graph anew"
+    assert page == architecture.written(page), hint
+    assert architecture.GRAPH.read_text(encoding="utf-8") == architecture.graph(), hint

@@ -11,7 +11,7 @@ cannot serve it raises and says why: nothing falls back silently.
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, Protocol
 
@@ -26,6 +26,8 @@ from glasshead.attention.scores import Scoring, explicit
 from glasshead.errors import BackendError, did_you_mean
 
 __all__ = ["BACKENDS", "Backend", "Call", "Result", "check_name", "pick"]
+
+DENSE = 2**22  # cells of a mask that are no burden
 
 
 @dataclass(eq=False)
@@ -355,5 +357,8 @@ def _preferred(call: Call) -> tuple[str, ...]:
     q, mask = call.q, call.mask
     fused_mask = mask.is_plain and (not mask.causal or call.T == call.S)
     if q.is_cuda and not (fused_mask and call.scoring.is_plain) and call.T > 1:
-        return ("flex", "sdpa")
+        # It compiles for every shape: not worth it for the padded prompts of a generation.
+        padded = replace(mask, keys=None).is_plain and call.scoring.is_plain
+        small = q.shape[0] * call.T * call.S <= DENSE
+        return ("sdpa",) if padded and small and not call.needs_grad else ("flex", "sdpa")
     return ("sdpa",)

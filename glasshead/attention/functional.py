@@ -6,6 +6,9 @@ tensor([[[[1.0000, 0.0000],
           [0.3302, 0.6698]]]])
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +19,9 @@ from glasshead.attention.mask import EVERYTHING, Mask
 from glasshead.attention.scores import PLAIN, Scoring, observed
 from glasshead.errors import ConfigError, MaskError, NotFiniteError, ShapeError
 
-__all__ = ["Attended", "as_mask", "attend"]
+__all__ = ["Attended", "as_mask", "attend", "nan_passes"]
+
+_LOOKS: ContextVar[bool] = ContextVar("looks for NaN", default=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +71,7 @@ def attend(
     chosen = pick(backend, call)
     # No kernel is asked to run on nothing: some divide by the size.
     result = (chosen if q.numel() and k.numel() else BACKENDS["explicit"]).run(call)
-    if q.is_cpu and not torch.compiler.is_compiling():
+    if q.is_cpu and not torch.compiler.is_compiling() and _LOOKS.get():
         _check_finite(call, result.context)
     if not (weights or lse):
         return Attended(result.context)
@@ -80,6 +85,19 @@ def attend(
         found_weights = fresh[0] if look else found_weights
         found_lse = fresh[1] if measure else found_lse
     return Attended(result.context, found_weights if weights else None, found_lse if lse else None)
+
+
+@contextmanager
+def nan_passes() -> Iterator[None]:
+    """Inside, NaN goes through on a CPU as it does on a GPU.
+
+    For processes that compute together: if one of them raised, the others would wait for it.
+    """
+    token = _LOOKS.set(False)
+    try:
+        yield
+    finally:
+        _LOOKS.reset(token)
 
 
 def as_mask(mask: Mask | Tensor | None) -> Mask:

@@ -11,14 +11,8 @@ kernel has given its lse, that is taken, and on a GPU the weights are made from 
 """
 
 import math
-import os
-import shutil
-import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,6 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from glasshead.attention.mask import Mask
+from glasshead.machine import triton_works
 
 __all__ = ["PLAIN", "Scoring", "explicit", "observed", "scores"]
 
@@ -223,12 +218,8 @@ def _tiles_for(q: Tensor, mask: Mask, scoring: Scoring) -> Callable[..., Tensor]
     return _tiles()
 
 
-@lru_cache
 def _tiles() -> Callable[..., Tensor] | None:
-    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
-    headers = Path(sysconfig.get_path("include", "posix_prefix"), "Python.h")
-    # Triton is there with most of torch's builds, and builds what it runs.
-    if find_spec("triton") is None or not compiler or not headers.exists():
+    if not triton_works():
         return None
     from glasshead.attention.weights_kernel import weights_from_lse
 

@@ -16,6 +16,7 @@ from glasshead.checkpoint.weights import SafetensorsFolder
 from glasshead.errors import CheckpointError
 from glasshead.model.pretrained import Entry, HoldingFamily, family_for
 from glasshead.text.foreign import tokenizer_files
+from glasshead.text.piece_model import piece_model
 from glasshead.text.tokenizer import MarianTokenizer, Tokenizer
 
 __all__ = ["Exported", "export_model"]
@@ -65,12 +66,19 @@ def export_model(run: str | Path, out: str | Path) -> Exported:
         "dtype": dtype,
         "torch_dtype": dtype,  # as programs older than transformers 5 call it
     }
+    spoken = _tokenizer_config(config, tokenizer, marks, imported)
+    # Without an end of its own, llama.cpp would take the third character for one.
+    ends = family.name == "llama" and "<eos>" in tokenizer.specials
+    if ends and (pieces := piece_model(tokenizer)) is not None:
+        files["tokenizer.model"] = pieces
+        # Its converter would take both for granted.
+        spoken |= {"add_prefix_space": False, "add_bos_token": False}
     with new_folder(out) as made:
         _write_tensors(made, family, config, weights)
         for name, data in (
             ("config.json", settings),
             ("generation_config.json", {**search, **ids}),
-            ("tokenizer_config.json", _tokenizer_config(config, tokenizer, marks, imported)),
+            ("tokenizer_config.json", spoken),
         ):
             files[name] = (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
         n_params = sum(tensor.numel() for tensor in own.values())

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from glasshead.errors import CheckpointError
 
-__all__ = ["new_folder", "read_tensors", "replacing", "sync_folder", "write_tensors"]
+__all__ = ["new_folder", "part_of", "read_tensors", "replacing", "sync_folder", "write_tensors"]
 
 _DTYPES = {
     torch.float64: "F64",
@@ -113,14 +113,32 @@ def write_tensors(
         file.write(plain.view(torch.uint8).numpy().data)
 
 
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and what is written about them."""
+def read_tensors(
+    path: Path, like: Callable[[str], Tensor | None] | None = None
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and what is written about them; with `like`, this process's part of each."""
     if not path.exists():
         raise CheckpointError(f"{path} is missing", hint="take it from a copy")
     try:
         with safe_open(path, framework="pt") as file:
-            names = list(file.keys())
-            # The library's tensors lie in the file; ours must outlive it.
-            return {name: file.get_tensor(name).clone() for name in names}, file.metadata() or {}
+            found = {}
+            for name in file.keys():  # noqa: SIM118
+                tensor = file.get_tensor(name)
+                if like is not None:
+                    tensor = part_of(tensor, like(name))
+                found[name] = tensor.clone()  # the library's lie in the file; ours must outlive it
+            return found, file.metadata() or {}
     except (SafetensorError, OSError, ValueError, RuntimeError, KeyError) as error:
         raise CheckpointError(f"{path} is damaged: {error}", hint="take it from a copy") from None
+
+
+def part_of(tensor: Tensor, like: Tensor | None) -> Tensor:
+    """What this process has of a whole tensor, if `like` is in parts and has its shape."""
+    if like is None:
+        return tensor
+    from torch.distributed.tensor import DTensor, distribute_tensor
+
+    if not isinstance(like, DTensor) or like.shape != tensor.shape:
+        return tensor
+    here = tensor.to(like.device)
+    return distribute_tensor(here, like.device_mesh, like.placements, src_data_rank=None)

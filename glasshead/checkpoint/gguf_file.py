@@ -47,7 +47,8 @@ class GGUFFile:
             gguf: Any = import_module("gguf")
         except ImportError:
             raise InputError(
-                f"{path} needs the package gguf, which is not installed", hint="pip install gguf"
+                f"{path} needs the package gguf, which is not installed",
+                hint="pip install 'glasshead[hf]'",
             ) from None
         try:
             reader = gguf.GGUFReader(path)

@@ -1,27 +1,20 @@
 """The folder of one run, and the trained model in it."""
 
 import json
-import os
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from glasshead.checkpoint.files import new_folder, read_tensors, replacing, write_tensors
-from glasshead.errors import CheckpointError, did_you_mean
+from glasshead.checkpoint.states import State, States, first_whole, read_state
+from glasshead.errors import CheckpointError, did_you_mean, nearest
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.transformer import Encoder, Reader, Transformer, TransformerConfig
 from glasshead.text.tokenizer import Tokenizer, load_tokenizer
-
-try:
-    import fcntl
-except ImportError:  # Windows: there two processes can train one run, and should not
-    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["KINDS", "Loaded", "Run", "RunConfig", "State", "load", "load_parameters", "parameters"]
 
@@ -66,19 +59,6 @@ class RunConfig:
 
 
 @dataclass(frozen=True, eq=False)
-class State:
-    """What a training loop needs to go on as if it had never stopped."""
-
-    tensors: dict[str, Tensor]
-    progress: dict[str, Any]  # counters, as JSON
-
-    def part(self, prefix: str) -> dict[str, Tensor]:
-        """The tensors whose names begin so, by the rest of their names."""
-        found = self.tensors.items()
-        return {n.removeprefix(prefix): tensor for n, tensor in found if n.startswith(prefix)}
-
-
-@dataclass(frozen=True, eq=False)
 class Loaded:
     """A trained model, ready for use."""
 
@@ -100,12 +80,15 @@ def load(path: str | Path) -> Loaded:
     model = run.config.new_model()
 
     def read(file: Path) -> int:
-        tensors, about = read_tensors(file)
-        found = State(tensors, {}).part("model.") if file in run.state_files else tensors
-        load_parameters(model, found, file)
-        return int(about.get("step", 0))
+        if file.parent == run.path:
+            tensors, about = read_tensors(file)
+            load_parameters(model, tensors, file)
+            return int(about.get("step", 0))
+        state = read_state(file)
+        load_parameters(model, state.part("model."), file)
+        return int(state.progress["step"])
 
-    _, step = _first_whole([run.path / "model.safetensors", *run.state_files], read)
+    _, step = first_whole([run.path / "model.safetensors", *run.states], read)
     tokenizer, vocab_size = run.tokenizer(), run.config.model.get("vocab_size")
     if isinstance(vocab_size, int) and tokenizer.vocab_size > vocab_size:
         raise CheckpointError(
@@ -115,12 +98,12 @@ def load(path: str | Path) -> Loaded:
     return Loaded(model.eval(), tokenizer, run.config, run.path, step)
 
 
-class Run:
+class Run(States):
     """One run's folder."""
 
     def __init__(self, path: Path, config: RunConfig) -> None:
-        self.path, self.config = path, config
-        self.state_files = [path / "state" / f"{name}.safetensors" for name in ("last", "previous")]
+        super().__init__(path)
+        self.config = config
 
     @classmethod
     def create(
@@ -159,12 +142,8 @@ class Run:
     def open(cls, path: str | Path) -> "Run":
         path = Path(path)
         if not path.is_dir():
-            known = [str(entry.parent) for entry in path.parent.glob("*/config.json")]
             what = "is not a run but a file" if path.exists() else "does not exist"
-            raise CheckpointError(
-                f"{path} {what}",
-                hint=did_you_mean(str(path), known) if known else "name the folder of a run",
-            )
+            raise CheckpointError(f"{path} {what}", hint=_near_run(path))
         return cls(path, _read_config(path))
 
     def tokenizer(self) -> Tokenizer:
@@ -188,60 +167,6 @@ class Run:
         """The model's parameters; with `read` one at a time, as `write_tensors` has it."""
         with replacing(self.path / "model.safetensors") as file:
             write_tensors(file, tensors, {"format": "pt", "step": str(step)}, read)
-
-    def save_state(self, state: State, rotate: bool = True) -> None:
-        """The new state becomes the last; the last becomes the previous, unless told not to."""
-        last, previous = self.state_files
-        about = {"step": str(state.progress["step"]), "progress": json.dumps(state.progress)}
-
-        def make_way() -> None:
-            if rotate and last.exists():
-                os.replace(last, previous)
-
-        with replacing(last, make_way) as file:
-            write_tensors(file, state.tensors, about)
-
-    def load_state(self, restore: Callable[[State, Path], None], last_is_good: bool = True) -> bool:
-        """Give `restore` the last state; the previous one if the last is damaged or no good.
-
-        False before the first save. `restore` raises CheckpointError for a state that cannot be.
-        """
-        last, previous = self.state_files
-        if not last.exists() and not previous.exists():
-            return False
-
-        def read(file: Path) -> None:
-            tensors, about = read_tensors(file)
-            try:
-                state = State(tensors, dict(json.loads(about["progress"])))
-            except (KeyError, ValueError, TypeError) as error:
-                raise CheckpointError(
-                    f"{file} is no state of a run: {error!r}", hint="take it from a copy"
-                ) from None
-            restore(state, file)
-
-        if not last_is_good and previous.exists():
-            read(previous)
-        elif _first_whole(self.state_files, read)[0] == previous and last.exists():
-            # At the next save it would take the place of the one that is whole.
-            os.replace(last, last.with_name("damaged.safetensors"))
-        return True
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """While one process trains here, no other may."""
-        with open(self.path / "state" / "lock", "wb") as file:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise CheckpointError(
-                        f"another process is training {self.path}",
-                        hint="wait until it ends, or stop it",
-                    ) from None
-                except OSError:
-                    pass  # a file system without locks
-            yield
 
 
 def parameters(model: nn.Module) -> dict[str, Tensor]:
@@ -272,6 +197,26 @@ def load_parameters(model: nn.Module, tensors: Mapping[str, Tensor], file: Path)
         tensor.copy_(tensors[name])
 
 
+def _near_run(path: Path) -> str:
+    """A hint for a path that is no run, by the runs in it, beside it and in runs/."""
+    inside, beside = (
+        {file.parent.name: str(file.parent) for folder in folders for file in _runs_in(folder)}
+        for folders in ([path], [Path("runs"), path.parent])
+    )
+    near = nearest(path.name, beside)
+    if near and not inside:
+        return f"did you mean '{beside[near]}'?"
+    known = list(inside.values() or beside.values())
+    few = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+    if not known:
+        return "`glasshead train` makes a run and prints its folder"
+    return f"choose one of: {few}; `glasshead import` brings others"
+
+
+def _runs_in(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*/config.json"))
+
+
 def _read_config(path: Path) -> RunConfig:
     file = path / "config.json"
     try:
@@ -279,7 +224,7 @@ def _read_config(path: Path) -> RunConfig:
     except OSError as error:
         raise CheckpointError(
             f"{path} is not a run: cannot read config.json: {error.strerror}",
-            hint="name the folder that `glasshead train --out` made",
+            hint=_near_run(path),
         ) from None
     except (ValueError, RecursionError) as error:
         raise CheckpointError(
@@ -304,21 +249,3 @@ def _read_config(path: Path) -> RunConfig:
             f"{file} lacks one of kind, model, train, data", hint="take it from a copy"
         )
     return RunConfig(data["kind"], **fields)
-
-
-_Read = TypeVar("_Read")
-
-
-def _first_whole(files: list[Path], read: Callable[[Path], _Read]) -> tuple[Path, _Read]:
-    """The first file that can be read, and what it gives; if it is not the first, say so."""
-    errors: list[CheckpointError] = []
-    for file in files:
-        try:
-            found = read(file)
-        except CheckpointError as error:
-            errors.append(error)
-            continue
-        if errors:
-            print(f"{errors[0]}; using {file} instead", file=sys.stderr)
-        return file, found
-    raise errors[0]

@@ -8,7 +8,7 @@ from typing import Any
 
 from glasshead.checkpoint.gguf_file import GGUFFile
 from glasshead.checkpoint.weights import SafetensorsFolder, Weights, read_json
-from glasshead.errors import InputError
+from glasshead.errors import InputError, near_file
 from glasshead.text.foreign import find_tokenizer
 from glasshead.text.tokenizer import Tokenizer
 
@@ -124,15 +124,20 @@ def _is_id(number: object) -> bool:
 
 
 def _from_hub(name: str) -> Path:
-    if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) or name.startswith("."):
-        raise InputError(f"{name} does not exist", hint="name a folder, or a model of the hub")
+    if (
+        not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name)
+        or name.startswith(".")
+        or name.endswith(".gguf")
+    ):
+        hint = near_file(name, "name a folder, or a model of the hub")
+        raise InputError(f"{name} does not exist", hint=hint)
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
         raise InputError(
             f"{name} does not exist here, and huggingface_hub, which could fetch it, is not "
             "installed",
-            hint="name a folder, or: pip install 'glasshead[hf]'",
+            hint=near_file(name, "name a folder, or: pip install 'glasshead[hf]'"),
         ) from None
     try:
         # Only the top folder: others hold the same model in other formats.
@@ -141,6 +146,6 @@ def _from_hub(name: str) -> Path:
         said = " ".join(str(error).split())
         raise InputError(
             f"{name} does not exist here, and the hub does not give it: {said[:160]}",
-            hint="name a folder, or check the name and the network",
+            hint=near_file(name, "name a folder, or check the name and the network"),
         ) from None
     return Path(found)

@@ -5,6 +5,7 @@ import NumPy, torch and everything else of weight inside the function.
 """
 
 import errno
+import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -23,7 +24,9 @@ from glasshead.cli import (
     generate,
     import_,
     ladder,
+    lesson,
     look,
+    plan,
     score,
     serve,
     steps,
@@ -37,14 +40,15 @@ from glasshead.errors import GlassheadError, InputError, did_you_mean
 
 __all__ = ["COMMANDS", "app", "main", "run"]
 
-# One line a command: its word, and the function that does it. The order is that of `--help`.
+# One line a command: its word, and the function that does it. The order is that of `--help`:
+# to learn, to train and use, to look into, to move.
 COMMANDS: dict[str, Callable[..., None]] = {
-    "steps": steps.steps,
-    "doctor": doctor.doctor,
-    "world": world.world,
     "demo": demo.demo,
+    "steps": steps.steps,
+    "lesson": lesson.lesson,
     "ladder": ladder.ladder,
     "claims": claims.claims,
+    "world": world.world,
     "train": train.train,
     "generate": generate.generate,
     "translate": translate.translate,
@@ -54,7 +58,10 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "serve": serve.serve,
     "import": import_.import_,
     "export": export.export,
+    "plan": plan.plan,
+    "doctor": doctor.doctor,
 }
+_FIRST = {"train", "look", "import"}  # of a group, before which `--help` leaves a line empty
 
 # typer ships its own copy of click, older ones use click itself; this is the class of either.
 UsageError: Any = typer.BadParameter.__mro__[1]
@@ -63,20 +70,28 @@ UsageError: Any = typer.BadParameter.__mro__[1]
 class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in self.commands:
-            raise InputError(
-                f"there is no command '{args[0]}'", hint=did_you_mean(args[0], self.commands)
-            )
+            known = [*self.commands, "--help", "--version"]
+            raise InputError(f"there is no command '{args[0]}'", hint=did_you_mean(args[0], known))
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        width = max(map(len, self.commands))
+        with formatter.section("Commands"):
+            for word, command in self.commands.items():
+                if word in _FIRST:
+                    formatter.write_paragraph()
+                line = command.get_short_help_str(formatter.width - 4 - width)
+                formatter.write_dl([(word.ljust(width), line)])
 
 
 app = typer.Typer(
     cls=Commands,
     add_completion=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
 
@@ -95,10 +110,15 @@ def _glasshead(
 ) -> None:
     """Build a Transformer from its attention up, train it, and see what every head attends to.
 
+    New here? `demo` trains two small models in a minute or two and shows what they look at; after
+    each command, --help says what it does and gives examples.
+
     \b
     Examples:
+      glasshead demo
       glasshead steps "Hello shiny sun!" --query shiny
-      glasshead steps --help
+      glasshead train my.txt
+      glasshead look --help
     """
     if ctx.invoked_subcommand is None:
         print(ctx.get_help())
@@ -144,13 +164,43 @@ def run(args: Sequence[str]) -> int:
 
 def _usage(error: Any, args: Sequence[str]) -> tuple[str, str]:
     """The line and the hint for a command line that cannot be parsed."""
-    path = " ".join(["glasshead", *(word for word in args[:1] if word in COMMANDS)])
+    word = args[0] if args and args[0] in COMMANDS else ""
+    path = f"glasshead {word}".strip()
     if hasattr(error, "possibilities"):  # only an option that does not exist has them
         option, params = error.option_name, error.ctx.command.params
         known = [name for p in params for name in (*p.opts, *p.secondary_opts) if name[0] == "-"]
         hint = did_you_mean(option, [*known, "--help"])
         if not hint.startswith("did"):
+            hint = hint if len(known) <= 12 else f"'{path} --help' lists them"
             hint += "; words that begin with '-' go behind '--'"
         return f"{path} has no option '{option}'", hint
     message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
-    return message[:1].lower() + message[1:], f"'{path} --help' shows how to write it"
+    shown = f"'{path} --help' shows how to write it"
+    if message.startswith("Missing") and (example := _first_example(word)):
+        shown = f"try: {example}; '{path} --help' tells more"
+    elif message.startswith("Got unexpected"):
+        shown = f"a text of several words goes between quotes; {shown}"
+    for theirs, ours in (
+        ("should be a valid integer,", "is not a whole number"),
+        ("should be a valid number,", "is not a number"),
+        ("should be greater than or equal to ", "must be at least "),
+    ):
+        if theirs in message:
+            limit = message.partition(theirs)[2] if ours[-1] == " " else ""
+            return f"{_given(error.param, args)} {ours}{limit}", shown
+    return message[:1].lower() + message[1:], shown
+
+
+def _given(param: Any, args: Sequence[str]) -> str:
+    """A parameter with the value that it was given."""
+    for word, behind in zip(args, [*args[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        if name in param.opts:
+            return f"{name} {value if equals else behind!r}"
+    words = [word for word in args[1:] if word[:1] != "-"]
+    return f"{param.metavar} {words[0]!r}" if words else f"{param.metavar}"
+
+
+def _first_example(word: str) -> str:
+    lines = (inspect.getdoc(COMMANDS[word]) or "").splitlines()
+    return next((line.strip() for line in lines if line.startswith("  ")), "")

@@ -35,19 +35,21 @@ def atlas(
     ] = True,
     device: Device = "auto",
 ) -> None:
-    """Record what every head looks at in a long text, and keep it in one file.
+    """Record what every head looks at in a long text, in one file.
+
+    The file holds all that is needed to see any weight of any head later, exactly: `look` and
+    `serve` open it.
 
     \b
     Examples:
-      glasshead atlas runs/poems book.txt -o book.glass
-      glasshead atlas runs/poems book.txt.xz -o book.glass --max-tokens 100000 --beyond
-      glasshead look book.glass
-      glasshead look book.glass --query 81234
+      glasshead atlas runs/poems book.txt -o book.glass --beyond
+      glasshead atlas runs/poems book.xz -o book.glass --beyond --max-tokens 50000
+      glasshead look book.glass --query 1234
+      glasshead serve book.glass
 
-    The whole text is read at once, and any weight of any head can be asked for later, exactly:
-    the file holds queries, keys and the rows' log-sum-exp, and grows with the text, not with its
-    square. Measuring compares every token with every token before it and takes the most time;
-    --no-statistics leaves it for when it is asked for.
+    The whole text is read at once. What is kept are queries, keys and the rows' log-sum-exp: it
+    grows with the text, not with its square. Measuring compares every token with every token
+    before it and takes the most time; --no-statistics leaves it for when it is asked for.
     """
     from glasshead.errors import InputError
     from glasshead.generate.recorded import open_subject
@@ -94,7 +96,8 @@ def _numbers(text: str) -> Iterator[int]:
 
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or not (last.isdecimal() if dash else not last):
+        right = first.isdecimal() and (last.isdecimal() if dash else not last)
+        if not right or not 0 <= int(last or first) - int(first) < 10_000:
             raise InputError(f"--layers '{text}' is no list of numbers", hint="try --layers 0,3-5")
         yield from range(int(first), int(last or first) + 1)
 

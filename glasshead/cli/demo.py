@@ -33,7 +33,10 @@ def demo(
         "runs/demo"
     ),
 ) -> None:
-    """Train a reader and a translator of the embedded world, and look into them.
+    """Train two small models, and see what they look at.
+
+    One finds what pronouns stand for, one translates. Tables of what their heads do go to the
+    screen, two runs and report.html to --out; `glasshead serve runs/demo` shows them live.
 
     \b
     Examples:
@@ -41,8 +44,8 @@ def demo(
       glasshead demo --lang en --seed 2
       glasshead demo --stories 2000 --out runs/demo-2
 
-    It takes about a minute and a half on two cores, and leaves two runs and report.html behind.
-    An earlier demo in the same folder is replaced when the new one is done.
+    It takes about a minute and a half on two cores. An earlier demo in the same folder is replaced
+    when the new one is done.
     """
     import json
 

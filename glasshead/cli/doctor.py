@@ -16,9 +16,10 @@ def doctor(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
-    """Show Python, torch, devices, the kernels that attention gets, and what is missing.
+    """Show what this machine has for Glasshead, and what it lacks.
 
-    Ends with exit code 1 if something needed is broken, 0 if only optional things are missing.
+    That is Python, torch, devices, the kernels that attention gets, and how to install what is
+    missing. The exit code is 1 if something needed is broken, 0 if only extras are missing.
 
     \b
     Examples:

@@ -5,6 +5,7 @@ The config's file is read, not imported: `--help` must not wait for torch.
 
 import ast
 import inspect
+import re
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,16 @@ class Flag:
         word = self.name.replace("_", "-")
         return f"--{word}/--no-{word}" if self.type is bool else f"--{word}"
 
+    def says(self, default: bool) -> str:
+        """
+        >>> Flag("port", int, "8000", "0 takes any").says(default=True)
+        '0 takes any [default: 8000]'
+        """
+        if not default or self.default in ("", "None"):
+            return self.help or " "
+        value = self.default.strip("'")
+        return f"{self.help} [default: {value}]"
+
 
 def flags_of(file: str, config: str) -> list[Flag]:
     """The fields of a dataclass in a file of the package.
@@ -58,12 +69,13 @@ def flags_of(file: str, config: str) -> list[Flag]:
 
 
 def with_flags(
-    *, without: Container[str] = (), **panels: tuple[str, str]
+    *, without: Container[str] = (), defaults: bool = False, **panels: tuple[str, str]
 ) -> Callable[[Function], Function]:
     """Give a command one flag for each field of some configs, under a heading for each config.
 
     A field that several configs have is one flag, shown where it comes first. The command takes
-    them as `**flags`; one that was not given is None.
+    them as `**flags`; one that was not given is None. `defaults` shows what is then taken: not
+    where a preset may say otherwise.
     """
     found: dict[str, tuple[str, Flag]] = {}
     for heading, place in panels.items():
@@ -84,7 +96,7 @@ def with_flags(
                     flag.type | None,
                     typer.Option(
                         flag.option,
-                        help=flag.help or " ",
+                        help=flag.says(defaults),
                         rich_help_panel=panel.replace("_", " "),
                         metavar=None if flag.type is bool else flag.type.__name__.upper(),
                         show_default=False,
@@ -101,7 +113,7 @@ def with_flags(
 
 
 class Grouped(TyperCommand):
-    """Shows options that have a heading of their own under it.
+    """Shows options that have a heading of their own under it, and arguments by their names alone.
 
     A repeatable option whose metavar is two words, such as SRC TGT, takes one word or two.
     """
@@ -115,17 +127,28 @@ class Grouped(TyperCommand):
         }
         return super().parse_args(ctx, spread(args, wide))
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        words = [param for param in self.params if param.param_type_name == "argument"]
+        return ["[OPTIONS]", *(_name(p) if p.required else f"[{_name(p)}]" for p in words)]
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
-            record = param.get_help_record(ctx)
+            record, heading = param.get_help_record(ctx), "Options"
+            if param.param_type_name == "argument":
+                record, heading = (_name(param), getattr(param, "help", None) or ""), "Arguments"
             if record is not None:
-                usual = "Arguments" if param.param_type_name == "argument" else "Options"
-                heading = getattr(param, "rich_help_panel", None) or usual
+                record = record[0], re.sub(r"x>=(\d+)", r"at least \1", record[1])
+                heading = getattr(param, "rich_help_panel", None) or heading
                 sections.setdefault(heading, []).append(record)
         for heading, records in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(records)
+
+
+def _name(argument: Any) -> str:
+    several = argument.nargs == -1 and "..." not in argument.metavar
+    return f"{argument.metavar}..." if several else f"{argument.metavar}"
 
 
 def spread(args: Sequence[str], wide: Container[str]) -> list[str]:

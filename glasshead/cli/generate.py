@@ -25,7 +25,7 @@ class Precision(StrEnum):
     int8 = "int8"
 
 
-@with_flags(Sampling=("generate/sampling.py", "SamplingConfig"))
+@with_flags(defaults=True, Sampling=("generate/sampling.py", "SamplingConfig"))
 def generate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained run.")],
     prompt: Annotated[
@@ -55,15 +55,17 @@ def generate(
 ) -> None:
     """Go on with a text, as a run's model would.
 
+    Prompt and continuation go to stdout, as they come; several samples are divided by lines
+    of ---.
+
     \b
     Examples:
       glasshead generate runs/poems "春江" --max-tokens 100 --temperature 0.8
       glasshead generate runs/poems "春江" --n 3 --seed 7 --stop 。
-      echo "To be" | glasshead generate runs/plays --top-p 0.9
+      echo "春江" | glasshead generate runs/poems --top-p 0.9
 
-    Prompt and continuation go to stdout, as they come; several samples are divided by lines of
-    ---. One line end at the end of stdin is dropped. An empty prompt starts from <bos> or <eos>
-    if the tokenizer has one, else from a line end, else from its first token.
+    One line end at the end of stdin is dropped. An empty prompt starts from <bos> or <eos> if the
+    tokenizer has one, else from a line end, else from its first token.
 
     What the model sees is at most its max_len tokens: of a longer prompt only the last are read,
     and a text that grows past it is read again from its last half and grows from there.

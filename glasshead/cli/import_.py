@@ -21,9 +21,12 @@ def import_(
 ) -> None:
     """Make a run of a model of the transformers library.
 
+    A run comes out that generate, translate, score, look, atlas, serve and `train --from` take like
+    any other; its folder is printed.
+
     \b
     Examples:
-      glasshead import models/SmolLM2-135M -o runs/smol
+      glasshead import models/gpt2 -o runs/gpt2
       glasshead import Qwen/Qwen3-0.6B -o runs/qwen
       glasshead import SmolLM2-135M-Instruct.Q4_1.gguf -o runs/smol
 

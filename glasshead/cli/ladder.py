@@ -22,7 +22,7 @@ def ladder(
     ] = "1-10",
     steps: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="[default: 2000; 5000 for rungs 11 and 12]"),
+        typer.Option(metavar="N", min=1, help="Of each rung [default: 2000; 5000 for 11 and 12]"),
     ] = None,
     seeds: Annotated[
         int, typer.Option(metavar="N", min=1, help="How often each is trained, for error bars.")
@@ -38,7 +38,10 @@ def ladder(
         typer.Option(help="Language of table and picture [default: the locale's]"),
     ] = None,
 ) -> None:
-    """Climb from a bigram table to a GPT, one part at a time, on the same batches.
+    """Climb from a bigram table to a GPT, one part at a time.
+
+    Every rung is trained on the same batches. A table of losses comes out, and ladder.png and
+    ladder.json in --out: what each part is worth.
 
     \b
     Examples:

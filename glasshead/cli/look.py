@@ -70,14 +70,17 @@ def look(
 ) -> None:
     """See what the heads of a model look at while it reads a text.
 
+    Without options comes a table of which heads do what; --layer and --head show one head's map,
+    --from what one word looks at. -o writes a picture, or one page with every head.
+
     \b
     Examples:
-      glasshead look runs/poems "春江潮水连海平"                    which heads do what
-      glasshead look runs/poems "春江潮水连海平" -o heads.html       every head, in one page
+      glasshead look runs/poems "春江潮水连海平"
+      glasshead look runs/poems "春江潮水连海平" -o heads.html
       glasshead look runs/poems "春江潮水连海平" --layer 1 --head 0
       glasshead look models/gpt2 "The cat sat; it slept." --from it
       glasshead look runs/de-en "Ein Hund rennt." --layer cross.1 -o dog.png
-      glasshead look book.glass --query 81234
+      glasshead look book.glass --query 1234
 
     The model runs as it always does; weights are computed from its queries and keys, and are
     exact. Tokens are joined to words: a word is looked at by as much as its tokens are together,
@@ -190,7 +193,7 @@ def _recorded(
     from glasshead.observe.atlas import open_glass
 
     path = Path(model)
-    if path.suffix == ".glass" or path.is_file():
+    if path.suffix == ".glass" or path.is_file() or (path.suffix and not path.exists()):
         if text is not None:
             raise InputError(
                 f"{model} holds a text of its own",

@@ -27,7 +27,7 @@ __all__ = ["score"]
 FULL = 12.0  # bits that get the strongest shade
 
 
-@with_flags(Search=("generate/beam.py", "SearchConfig"))
+@with_flags(defaults=True, Search=("generate/beam.py", "SearchConfig"))
 def score(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained run.")],
     file: Annotated[
@@ -52,8 +52,9 @@ def score(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
     **flags: Any,
 ) -> None:
-    """Measure how well a run's model predicts a text (loss, perplexity, bits per byte), or how
-    well it translates (BLEU and chrF).
+    """Measure how well a run's model predicts, or translates.
+
+    Of a text come out loss, perplexity and bits per byte; of --pairs, BLEU and chrF.
 
     \b
     Examples:
@@ -70,7 +71,7 @@ def score(
     stands behind the token, as in sun⟨3.2⟩. Bytes of one character are shown together.
 
     With --pairs the sources are translated and compared with the targets by sacrebleu; a
-    signature behind each figure says how. The search is the paper's: --beam 4 --alpha 0.6.
+    signature behind each figure says how. The search is the paper's.
     """
     settings = {name: value for name, value in flags.items() if value is not None}
     only_text = {"--tokens": tokens or None, "--stride": stride}

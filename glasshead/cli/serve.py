@@ -16,7 +16,7 @@ __all__ = ["serve"]
 KEY = "GLASSHEAD_API_KEY"
 
 
-@with_flags(Server=("serve/config.py", "ServeConfig"))
+@with_flags(defaults=True, Server=("serve/config.py", "ServeConfig"))
 def serve(
     what: Annotated[
         Path,
@@ -34,17 +34,19 @@ def serve(
     device: Device = "auto",
     **flags: Any,
 ) -> None:
-    """Serve models as a page to look into them, and as an API that other programs know.
+    """Serve a page to look into models, and an API for programs.
+
+    The address is printed: open it in a browser. /v1 is what OpenAI's clients speak, /metrics what
+    Prometheus reads.
 
     \b
     Examples:
       glasshead serve runs/demo
       glasshead serve book.glass --port 8123 --no-open
-      GLASSHEAD_API_KEY=... glasshead serve runs --host 0.0.0.0
+      GLASSHEAD_API_KEY=secret glasshead serve runs --host 0.0.0.0
 
-    The address goes to stdout; what happens, to stderr, one JSON object a line. Ctrl-C, or SIGTERM,
-    lets requests that run finish, for --grace seconds at most. /v1 is what OpenAI's clients
-    speak, /metrics what Prometheus reads.
+    What happens goes to stderr, one JSON object a line. Ctrl-C, or SIGTERM, lets requests that run
+    finish, for --grace seconds at most.
     """
     from glasshead.errors import InputError
     from glasshead.machine import settle_half_precision

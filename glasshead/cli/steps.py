@@ -40,10 +40,14 @@ def steps(
 ) -> None:
     """Show attention in numbers, step by step, for a sentence.
 
+    Tables come out: scores, scaling, mask, softmax, and the weighted sum; with --query each in
+    full for one word. Vectors are the textbook's, or made from a word's spelling, or your own.
+
     \b
     Examples:
       glasshead steps "Hello shiny sun!" --query shiny --no-scale
       glasshead steps "那个小猫 它 饿坏了" --query 它 --causal
+      glasshead steps "Your journey starts with one step" --json
     """
     from glasshead.lab import walkthrough
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Beyond", "Device", "FirstTokens", "console", "language", "progress_bar", "report"]
 
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
+Device = Annotated[str, typer.Option(metavar="DEVICE", help="auto, cpu, cuda, cuda:1, ...")]
 FirstTokens = Annotated[int | None, typer.Option(metavar="N", help="Read the first N tokens only.")]
 Beyond = Annotated[
     bool, typer.Option("--beyond", help="Read more than the model was trained to, if it can.")
@@ -53,6 +53,8 @@ def language() -> Literal["zh", "en"]:
 
 def report(message: str, hint: str) -> None:
     """One line that says what is wrong, and one that helps, on stderr."""
+    if os.environ.get("LOCAL_RANK", "0") != "0":
+        return  # of the processes that torchrun starts on a machine, the first one speaks
     lines = f"error: {_one_line(message)}\n"
     if hint:
         lines += f"\nhint: {_one_line(hint)}\n"

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from glasshead.model.gpt import GPT
     from glasshead.text.tokenizer import Tokenizer
     from glasshead.train.config import TrainConfig
+    from glasshead.train.loop import Trainer
     from glasshead.train.progress import Watch
+    from glasshead.train.runs import Place
     from glasshead.train.task import Outcome
 
 __all__ = ["train"]
@@ -87,7 +89,10 @@ def train(
     ] = None,
     **flags: Any,
 ) -> None:
-    """Train a model on your text, or to translate. What is not given comes from the preset.
+    """Train a model on your text, or to translate.
+
+    A run comes out: a folder with the model, its tokenizer and how it went, whose name is printed
+    at the end. What is not given comes from the preset; `--show` prints that.
 
     \b
     Examples:
@@ -95,12 +100,16 @@ def train(
       glasshead train books/ --preset tiny --minutes 20 --out runs/books
       glasshead train --resume runs/books
       glasshead train mine.txt --from runs/books --steps 500
-      glasshead train --pairs my.de my.en --val val.de val.en --stop-on bleu --patience 5
+      glasshead train --pairs my.de my.en --val val.de val.en --stop-on bleu
       glasshead train --pairs my.tsv --languages zh,en --lowercase
       glasshead train --task refer
       glasshead train --preset small --show
 
-    It ends with the run's folder on stdout. Ctrl-C, or SIGTERM, saves and ends.
+    Several GPUs train one model by `torchrun --standalone --nproc-per-node 8 -m glasshead train
+    my.txt`, with the same losses; --parallel says how they share it.
+
+    Ctrl-C, or SIGTERM, saves and ends; --resume goes on as if nothing had happened. Then:
+    glasshead generate RUN "Once upon", or glasshead serve RUN.
     """
     from glasshead.errors import ConfigError
     from glasshead.machine import settle_half_precision
@@ -131,8 +140,10 @@ def train(
             hint="leave one of them out",
         )
     settle_half_precision()  # before torch computes anything
+    from glasshead.checkpoint.processes import joined
     from glasshead.generate.beam import greedy_decoder
     from glasshead.train import runs
+    from glasshead.train.progress import Watch
 
     known = named or task or (PRESETS[preset].task if preset in PRESETS else None)
     subject = runs.find_subject(known or "text")
@@ -142,25 +153,59 @@ def train(
         return
     sources = {"sources": [*(texts or pairs or [])], "val": val or []}
     sources = {name: files for name, files in sources.items() if files}
-    place = runs.Place(cache or _cache(), _watch(), _sample, greedy_decoder, _tokenising())
-    if resume is not None:
-        trainer = runs.resume(resume, sources, given, place, named)
-    else:
-        first = sources.get("sources", [subject.name])[0]
-        out = out or runs.free_name(Path("runs"), _name(first, from_.name if from_ else size))
+    first = sources.get("sources", [subject.name])[0]
+    out = out or _free_name(_name(first, from_.name if from_ else size), resume)
+
+    def begin(place: "Place") -> "Trainer":
+        if resume is not None:
+            return runs.resume(resume, sources, given, place, named)
+        if _under_torchrun() and (out / "config.json").exists():  # it starts anew what was killed
+            if from_ is None:
+                runs.check_same(subject, find_preset(size, subject.name), given, out)
+            return runs.resume(out, {} if first == "-" else sources, given, place, named)
         if from_ is not None:
-            trainer = runs.begin_from(subject if known else None, from_, sources, given, out, place)
-        else:
-            chosen = find_preset(size, subject.name)
-            trainer = runs.begin(subject, sources, chosen, given, out, place)
-    assert trainer.run
-    path = trainer.run.path
-    place.watch.say(f"{path}: {trainer.model!r}, {_settings(trainer.config)}")
-    outcome = trainer.train()
-    place.watch.say(_ending(outcome, path))
-    print(path)
+            return runs.begin_from(subject if known else None, from_, sources, given, out, place)
+        chosen = find_preset(size, subject.name)
+        return runs.begin(subject, sources, chosen, given, out, place)
+
+    if given.get("parallel", "auto") != "auto" and not _under_torchrun():
+        raise ConfigError(
+            f"--parallel {given['parallel']} is for several processes, and this is one",
+            hint="torchrun --standalone --nproc-per-node 2 -m glasshead train ...",
+        )
+    with joined() as processes:
+        watch = _watch() if processes.first else Watch()
+        place = runs.Place(
+            cache or _cache(), watch, _sample, greedy_decoder, _tokenising(), processes
+        )
+        trainer = begin(place) if processes.first else runs.follow(place)
+        assert trainer.run
+        path = trainer.run.path
+        watch.say(f"{path}: {trainer.model!r}, {_settings(trainer.config, processes.size)}")
+        outcome = trainer.train()
+        watch.say(_ending(outcome, path))
+    if processes.first:
+        print(path)
     if outcome.signal:
         raise typer.Exit(128 + outcome.signal)
+
+
+def _under_torchrun() -> bool:
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def _free_name(name: str, resume: Path | None) -> Path:
+    """A folder for a run that was given none."""
+    from glasshead.errors import ConfigError
+    from glasshead.train.runs import free_name
+
+    path = free_name(Path("runs"), name)
+    if resume is None and os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
+        raise ConfigError(
+            "torchrun --max-restarts would not find the run again without --out",
+            hint=f"add --out {path}",
+        )
+    return path
 
 
 def _cache() -> Path:
@@ -213,10 +258,12 @@ def _sample(model: "GPT", tokenizer: "Tokenizer") -> str:
     return "".join(piece.text for piece in pieces)
 
 
-def _settings(config: "TrainConfig") -> str:
+def _settings(config: "TrainConfig", processes: int = 1) -> str:
     threads = f", threads {config.threads}" if config.device == "cpu" else ""
     compiled = ", compiled" if config.compile == "on" else ""
-    return f"{config.precision} on {config.device}{threads}{compiled}"
+    way = "fsdp" if config.parallel == "fsdp" else "ddp"
+    several = f", {processes} processes ({way})" if processes > 1 else ""
+    return f"{config.precision} on {config.device}{threads}{compiled}{several}"
 
 
 def _ending(outcome: "Outcome", path: Path) -> str:

@@ -24,7 +24,7 @@ SHOWN = 3  # source words that --align shows for each word, of at least so much 
 LEAST = 0.1
 
 
-@with_flags(Search=("generate/beam.py", "SearchConfig"))
+@with_flags(defaults=True, Search=("generate/beam.py", "SearchConfig"))
 def translate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained run.")],
     text: Annotated[
@@ -54,16 +54,18 @@ def translate(
 ) -> None:
     """Translate a text, or stdin line by line.
 
+    Each line becomes one line on stdout, an empty one an empty one; from a pipe, each is printed as
+    soon as it is there.
+
     \b
     Examples:
       glasshead translate runs/de-en "Ein Hund rennt durch den Schnee."
       glasshead translate runs/de-en "Ein Hund rennt." --n-best 3 --align
       glasshead translate runs/de-en < german.txt > english.txt
 
-    Each line becomes one line, an empty one an empty one; from a pipe, each is printed as soon as
-    it is there. --n-best prints score, log-probability and text, best first, and --- between
-    lines. A line longer than the model's max_len is translated in parts, cut at ends of sentences
-    if it can be. The search is the paper's: --beam 4 --alpha 0.6.
+    --n-best prints score, log-probability and text, best first, and --- between lines. A line
+    longer than the model's max_len is translated in parts, cut at ends of sentences if it can be.
+    The search is the paper's.
 
     --align shows the cross-attention of one layer of the decoder, by which a word looked at the
     source while it was written. --json has every head's.

@@ -37,15 +37,18 @@ def world(
 ) -> None:
     """Print stories of the embedded world, one language a line.
 
+    They are endless, generated from a seed, and it is known what each pronoun stands for: what
+    `demo`, `ladder` and `train --task refer` train on.
+
     \b
     Examples:
       glasshead world --show 5 --lang zh,de
       glasshead world --show 1000 --lang en > stories.txt
       glasshead world --show 3 --split test --json
 
-    On a terminal each pronoun is followed by the word it stands for, as in 它(→小猫). In a file
-    or a pipe the stories are plain text. With --json each has its tokens, its pronouns (where
-    they stand, and the word they stand for) and the word alignments between its languages.
+    On a terminal each pronoun is followed by its noun, as in 它(→小猫). In a file or a pipe the
+    stories are plain text. With --json each has its tokens, its pronouns (where they
+    stand, and the word they stand for) and the word alignments between its languages.
     """
     from itertools import islice
 

@@ -48,7 +48,14 @@ def generate(
     token: slow, and the same.
     """
     check_max_tokens(max_tokens)
-    decoder = Decoder(model, prompts, config, stop_ids=stop_ids, seed=seed, cached=cached)
+    if cached:
+        from glasshead.generate.graphed import new_decoder
+
+        decoder = new_decoder(
+            model, prompts, config, max_tokens=max_tokens, stop_ids=stop_ids, seed=seed
+        )
+    else:
+        decoder = Decoder(model, prompts, config, stop_ids=stop_ids, seed=seed, cached=False)
     return (decoder.step() for _ in takewhile(lambda _: decoder.live, range(max_tokens)))
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "SamplingConfig",
     "choose",
     "min_p",
+    "not_finite",
     "probabilities",
     "repetition_penalty",
     "sample",
@@ -120,7 +121,7 @@ def probabilities(logits: Tensor, config: SamplingConfig, seen: Tensor | None = 
     return min_p(top_p(logits, config.top_p), config.min_p).softmax(-1)
 
 
-def sample(probs: Tensor, uniform: Sequence[float]) -> Tensor:
+def sample(probs: Tensor, uniform: Sequence[float] | Tensor) -> Tensor:
     """One id (B,) from each row of probabilities: the place where a number in [0, 1) falls.
 
     A row's id depends on that row and its number alone. An id of probability 0 is never drawn.
@@ -130,13 +131,16 @@ def sample(probs: Tensor, uniform: Sequence[float]) -> Tensor:
     """
     ends = probs.double().cumsum(-1)  # (B, V)
     total = ends[:, -1:]
-    place = torch.tensor(uniform, dtype=torch.float64, device=probs.device)[:, None] * total
+    place = torch.as_tensor(uniform, dtype=torch.float64, device=probs.device)[:, None] * total
     place = torch.minimum(place, total.nextafter(torch.zeros_like(total)))
     return torch.searchsorted(ends, place, right=True)[:, 0]
 
 
 def choose(
-    logits: Tensor, config: SamplingConfig, uniform: Sequence[float], seen: Tensor | None = None
+    logits: Tensor,
+    config: SamplingConfig,
+    uniform: Sequence[float] | Tensor,
+    seen: Tensor | None = None,
 ) -> Tensor:
     """The next id (B,) of each row: drawn, or the most probable at temperature 0."""
     if config.temperature > 0:
@@ -149,9 +153,15 @@ def choose(
 
 def _checked(logits: Tensor) -> Tensor:
     logits = logits if logits.dtype == torch.float64 else logits.float()
+    if logits.is_cuda and torch.cuda.is_current_stream_capturing():
+        return logits  # nobody can wait here; whoever records looks later
     if not logits.amax(-1).isfinite().all():  # NaN is larger than everything
-        raise NotFiniteError(
-            "the model's logits hold NaN or infinity: it cannot say what comes next",
-            hint="the training diverged; take an earlier checkpoint, or train with a lower rate",
-        )
+        raise not_finite()
     return logits
+
+
+def not_finite() -> NotFiniteError:
+    return NotFiniteError(
+        "the model's logits hold NaN or infinity: it cannot say what comes next",
+        hint="the training diverged; take an earlier checkpoint, or train with a lower rate",
+    )

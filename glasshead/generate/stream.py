@@ -11,6 +11,7 @@ from typing import Literal
 
 from glasshead.errors import ConfigError
 from glasshead.generate.decode import Decoder, check_max_tokens
+from glasshead.generate.graphed import new_decoder
 from glasshead.generate.sampling import PLAIN, SamplingConfig
 from glasshead.model.gpt import GPT
 from glasshead.text.tokenizer import StreamDecoder, Tokenizer
@@ -45,7 +46,7 @@ def stream(
     check_max_tokens(max_tokens)
     silent = {*tokenizer.specials.values()}
     silent.update(range(tokenizer.vocab_size, model.config.vocab_size))
-    decoder = Decoder(model, prompts, config, stop_ids=silent, seed=seed)
+    decoder = new_decoder(model, prompts, config, max_tokens=max_tokens, stop_ids=silent, seed=seed)
     return _pieces(decoder, [TextStream(tokenizer, stop) for _ in prompts], max_tokens)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Any, NamedTuple
 
-from glasshead.errors import InputError, NotFiniteError, did_you_mean
+from glasshead.errors import InputError, NotFiniteError, did_you_mean, near_file
 
 __all__ = ["QKV", "TEXTBOOK", "Table", "from_spelling", "nearest", "read_vectors"]
 
@@ -169,5 +169,7 @@ def _listed(words: Iterable[str]) -> str:
 
 def _neighbours(path: Path) -> str:
     folder = path.parent
-    names = [str(file) for file in sorted(folder.glob("*.json"))] if folder.is_dir() else []
+    if not folder.is_dir():
+        return near_file(path, _FORMS)
+    names = [str(file) for file in sorted(folder.glob("*.json"))]
     return nearest(str(path), names) if names else _FORMS

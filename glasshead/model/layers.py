@@ -44,6 +44,8 @@ __all__ = [
     "check_numbers",
     "choose",
     "ff_width",
+    "gelu",
+    "gelu_tanh",
     "new_positions",
     "squared_relu",
 ]
@@ -118,14 +120,58 @@ def squared_relu(x: Tensor) -> Tensor:
     return _SquaredReLU.apply(x)
 
 
+class _GELU(torch.autograd.Function):
+    """x times the normal distribution function, whose exponential is its own gradient's too.
+
+    For compiled code on a GPU, where F.gelu's erf takes longer than reading and writing x. The
+    distribution function is within 1e-7 (Abramowitz and Stegun, 7.1.26).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        below, _ = _normal(x.float())
+        return (x * below).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        below, density = _normal(x.float())
+        return (grad * (below + x * density)).to(x.dtype)
+
+
+def _normal(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The share of a normal distribution below x, and its density there."""
+    t = 1 / (1 + 0.3275911 * math.sqrt(0.5) * x.abs())
+    power = torch.exp(-0.5 * x * x)
+    tail = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (
+        -1.453152027 + t * 1.061405429)))) * (0.5 * power)  # fmt: skip
+    return torch.where(x < 0, tail, 1 - tail), power * (1 / math.sqrt(2 * math.pi))
+
+
+def gelu(x: Tensor) -> Tensor:
+    if x.is_cuda and torch.compiler.is_compiling():
+        return _GELU.apply(x)
+    return F.gelu(x)
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GPT-2's: the distribution function by a tanh, which is a sigmoid by another name."""
+    if x.is_cuda and torch.compiler.is_compiling():
+        wide = x.float()
+        u = math.sqrt(8 / math.pi) * (wide + 0.044715 * wide * wide * wide)
+        return (wide * torch.sigmoid(u)).to(x.dtype)
+    return F.gelu(x, approximate="tanh")
+
+
 def _bent_by(activation: Callable[[Tensor], Tensor]) -> Callable[[int, int, bool], nn.Module]:
     return lambda d_model, d_ff, bias: FeedForward(d_model, d_ff, bias, activation)
 
 
 FEED_FORWARDS: dict[str, Callable[[int, int, bool], nn.Module]] = {
     "relu": _bent_by(F.relu),
-    "gelu": _bent_by(F.gelu),
-    "gelu-tanh": _bent_by(lambda x: F.gelu(x, approximate="tanh")),
+    "gelu": _bent_by(gelu),
+    "gelu-tanh": _bent_by(gelu_tanh),
     "relu2": _bent_by(squared_relu),
     "silu": _bent_by(F.silu),
     "swiglu": GatedFeedForward,

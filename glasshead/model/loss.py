@@ -8,21 +8,35 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from glasshead.machine import triton_works
 from glasshead.model.gpt import GPT
 
-__all__ = ["head_loss", "next_token_loss"]
+__all__ = ["feature_loss", "head_loss", "next_token_loss"]
 
+LARGE = 4096  # a vocabulary whose logits are what a step on a GPU waits for
 BLOCK = 2**21  # logits made at a time: 8 MiB of them
 SAFE = (1e-20, 1e30)  # sums of exp(logit) that float32 holds with room to spare
 
 
 def next_token_loss(model: GPT, ids: Tensor, targets: Tensor) -> Tensor:
     """The mean loss of predicting targets (B, T) from ids (B, T)."""
-    x, y = model.features(ids).flatten(0, 1), targets.flatten()  # (N, C), (N,)
+    return feature_loss(model, model.features(ids), targets)
+
+
+def feature_loss(model: GPT, x: Tensor, targets: Tensor) -> Tensor:
+    """The same from the model's features x (B, T, C)."""
+    x, y = x.flatten(0, 1), targets.flatten()  # (N, C), (N,)
     plain = model.config.logit_softcap is None and not torch.compiler.is_compiling()
-    in_float32 = x.dtype == torch.float32 and not torch.is_autocast_enabled(x.device.type)
-    if x.is_cpu and plain and in_float32 and torch.is_grad_enabled():
+    casts = torch.is_autocast_enabled(x.device.type)
+    if plain and x.is_cpu and x.dtype == torch.float32 and not casts and torch.is_grad_enabled():
         return head_loss(x, model.head.weight, model.head.bias, y)
+    # In float16 a gradient over many tokens would vanish.
+    bf16 = casts and torch.get_autocast_dtype(x.device.type) == torch.bfloat16
+    if plain and x.is_cuda and bf16 and model.config.vocab_size >= LARGE and triton_works():
+        from glasshead.model.loss_kernel import head_loss as fused_head_loss
+
+        with torch.autocast("cuda", enabled=False):
+            return fused_head_loss(x.bfloat16(), model.head.weight, model.head.bias, y)
     return F.cross_entropy(model.logits(x).float(), y)
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring
-from glasshead.errors import GlassheadError, InputError
+from glasshead.errors import GlassheadError, InputError, near_file
 from glasshead.observe.atlas import Atlas
 from glasshead.observe.record import Layer, Record, Span
 from glasshead.observe.statistics import HeadStatistics
@@ -87,7 +87,9 @@ def write(atlas: Atlas, path: Path) -> None:
 
 def read(path: Path) -> Atlas:
     if not path.is_file():
-        raise InputError(f"{path} does not exist", hint="glasshead atlas writes such files")
+        raise InputError(
+            f"{path} does not exist", hint=near_file(path, "glasshead atlas writes such files")
+        )
     try:
         file = safe_open(path, framework="pt")
         about = file.metadata() or {}
@@ -116,7 +118,11 @@ def read(path: Path) -> Atlas:
 
 def _damaged(path: Path, error: Exception) -> InputError:
     reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-    return InputError(f"{path} is damaged, or no .glass file ({reason})", hint="write it again")
+    other = path.suffix != ".glass"
+    return InputError(
+        f"{path} is damaged, or no .glass file ({reason})",
+        hint="name a run, or what glasshead atlas wrote" if other else "write it again",
+    )
 
 
 def _narrow(x: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from glasshead.observe.glass import VERSION
 
 __all__ = ["Entry", "describe"]
 
+_TAKE_ANEW = "take the folder anew, whole"
 WORDS = {"transformer": "translator"}  # what people call our kinds of models
 CAN: dict[str, tuple[str, ...]] = {
     "gpt": ("atlas", "look", "steps", "write"),
@@ -70,7 +71,9 @@ def _of_run(entry: Entry, path: Path) -> Entry:
     try:
         KINDS[kind][0](**config.model)
     except (TypeError, ArithmeticError) as error:
-        raise InputError(f"config.json does not describe a {kind}: {error}") from None
+        raise InputError(
+            f"config.json does not describe a {kind}: {error}", hint=_TAKE_ANEW
+        ) from None
     _check_any([path / "model.safetensors", *run.state_files], config.model)
     run.tokenizer()
     chats = isinstance(config.data.get("imported"), dict) and kind == "gpt"
@@ -106,7 +109,10 @@ def _of_glass(entry: Entry, path: Path) -> Entry:
         with safe_open(path, framework="pt") as file:
             about = file.metadata() or {}
         if about.get("glass") != str(VERSION):
-            raise InputError("not a .glass file of a version that this program knows")
+            raise InputError(
+                "not a .glass file of a version that this program knows",
+                hint="write it again with glasshead atlas",
+            )
         header = json.loads(about["header"])
         shapes = [layer["record"]["shape"] for layer in header["layers"] if layer["record"]]
         longest = max((max(T, S) for _, _, T, S in shapes), default=0)
@@ -116,7 +122,10 @@ def _of_glass(entry: Entry, path: Path) -> Entry:
     except (SafetensorError, OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         if isinstance(error, GlassheadError):
             raise
-        raise InputError(f"damaged, or no .glass file ({type(error).__name__})") from None
+        raise InputError(
+            f"damaged, or no .glass file ({type(error).__name__})",
+            hint="write it again with glasshead atlas",
+        ) from None
     return replace(
         entry, kind="glass", n_layers=len(header["layers"]), n_heads=heads, max_len=longest
     )
@@ -138,9 +147,11 @@ def _check_any(files: list[Path], config: Mapping[str, Any]) -> None:
             _count(config.get(name)) or 0 for name in ("n_layers", "d_model", "vocab_size")
         )
         if layers > tensors or width * words > file.stat().st_size:
-            raise InputError(f"config.json describes a larger model than {file.name} holds")
+            raise InputError(
+                f"config.json describes a larger model than {file.name} holds", hint=_TAKE_ANEW
+            )
         return
-    raise InputError(wrong)
+    raise InputError(wrong, hint=_TAKE_ANEW)
 
 
 def _has_template(path: Path) -> bool:

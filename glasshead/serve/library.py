@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from glasshead.checkpoint import Loaded, load
-from glasshead.errors import CheckpointError, GlassheadError, InputError, NotFoundError
+from glasshead.errors import CheckpointError, GlassheadError, InputError, NotFoundError, near_file
 from glasshead.generate.recorded import Reads, Translates
 from glasshead.model.transformer import Transformer
 from glasshead.observe.atlas import Atlas, open_glass
@@ -66,7 +66,8 @@ class Library:
     def __init__(self, root: Path, device: torch.device | None = None, keep: int = 4) -> None:
         self.root, self.device, self.keep = root.resolve(), device or torch.device("cpu"), keep
         if not self.root.exists():
-            raise InputError(f"{root} does not exist", hint="name a run, a folder or a .glass file")
+            hint = near_file(root, "name a run, a folder or a .glass file")
+            raise InputError(f"{root} does not exist", hint=hint)
         if not self.root.is_dir() and self.root.suffix != ".glass":
             raise InputError(
                 f"{root} is neither a folder nor a .glass file",

@@ -58,7 +58,9 @@ def predicted(served: Served, text: str, cut: Cut, at: int | None) -> dict[str, 
     ids = torch.tensor([_encoded(served, text)], device=model.head.weight.device)
     T = ids.shape[1]
     if T > (served.entry.max_len or T):
-        raise InputError(f"the text has {T:,} tokens, more than {served.entry.max_len:,}")
+        raise InputError(
+            f"the text has {T:,} tokens, more than {served.entry.max_len:,}", hint="give less text"
+        )
     place = _checked(T - 1 if at is None else at, T)
 
     def say() -> Tensor:
@@ -79,7 +81,8 @@ def _of_translator(
     source = _encoded(served, text.strip())
     if not source or len(source) > model.config.max_len:
         raise InputError(
-            f"the text has {len(source):,} tokens, but 1 to {model.config.max_len:,} can be read"
+            f"the text has {len(source):,} tokens, but 1 to {model.config.max_len:,} can be read",
+            hint="give one sentence",
         )
     marks = Marks.of(tokenizer, model)
     [[found]] = search(model, [source], marks)

@@ -59,12 +59,16 @@ class TextBatches:
                 hint=f"use a longer text, or a block of at most {max(len(ids) - 1, 1)}",
             )
         self.batch_size, self.block, self.seed = batch_size, block, seed
-        self._ids = np.asarray(ids)  # a memmap's plain view: indexing it is several times faster
+        self.ids = np.asarray(ids)  # a memmap's plain view: indexing it is several times faster
         self._starts = len(ids) - block
         self._window = np.arange(block + 1)
         self._chunk, self._offsets = -1, np.zeros((CHUNK, batch_size), dtype=np.int64)
 
     def at(self, step: int) -> Batch:
+        return self._gather(self.offsets(step))
+
+    def offsets(self, step: int) -> NDArray[np.int64]:
+        """Where the windows of a batch begin, (B,)."""
         _check_step(step)
         chunk, row = divmod(step, CHUNK)
         if chunk != self._chunk:
@@ -72,7 +76,7 @@ class TextBatches:
             # The bias of the remainder is below starts / 2**64.
             offsets = (raw % np.uint64(self._starts)).astype(np.int64)
             self._chunk, self._offsets = chunk, offsets.reshape(CHUNK, self.batch_size)
-        return self._gather(self._offsets[row])
+        return self._offsets[row]
 
     def fixed(self, n: int) -> list[Batch]:
         """n batches from evenly spaced places, the first and the last window among them."""
@@ -81,7 +85,7 @@ class TextBatches:
         return [self._gather(some) for some in offsets.reshape(n, self.batch_size)]
 
     def _gather(self, offsets: NDArray[np.int64]) -> Batch:
-        windows = self._ids[offsets[:, None] + self._window].astype(np.int64)  # (B, T + 1)
+        windows = self.ids[offsets[:, None] + self._window].astype(np.int64)  # (B, T + 1)
         both = torch.from_numpy(windows)
         return Batch(both[:, :-1].contiguous(), both[:, 1:].contiguous())
 

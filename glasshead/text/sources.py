@@ -19,7 +19,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, Any
 
-from glasshead.errors import InputError
+from glasshead.errors import InputError, near_file
 
 __all__ = [
     "Piece",
@@ -116,7 +116,10 @@ def find_sources(sources: Sequence[str | Path], report: Report) -> list[Source]:
                 else:
                     found.append(Source(match, Path(match), named=False))
         else:
-            raise InputError(f"no file or folder {name}", hint=_near(Path(name)))
+            raise InputError(
+                f"no file or folder {name or repr(name)}",
+                hint=near_file(name, "check the name and the folder"),
+            )
     once: dict[str, Source] = {}
     for source in found:
         real = source.name if source.path is None else os.path.realpath(source.path)
@@ -125,15 +128,6 @@ def find_sources(sources: Sequence[str | Path], report: Report) -> list[Source]:
         if real not in once or source.named:
             once[real] = source
     return list(once.values())
-
-
-def _near(path: Path) -> str:
-    try:
-        names = sorted(os.listdir(path.parent))
-    except OSError:
-        return f"there is no folder {path.parent} either"
-    close = get_close_matches(path.name, names, n=1)
-    return f"did you mean '{path.parent / close[0]}'?" if close else "check the name and the folder"
 
 
 def _in_folder(folder: str, report: Report) -> list[Source]:

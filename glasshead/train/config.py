@@ -44,7 +44,9 @@ class TrainConfig:
     device: str = "auto"  # auto, cpu, cuda, cuda:1, ...
     precision: str = "auto"  # auto, float32, bf16
     compile: str = "auto"  # auto, on, off
+    graph: str = "auto"  # auto, on, off: record a step on a GPU once, and play it again
     threads: int | None = None  # of the CPU
+    parallel: str = "auto"  # ddp (auto), fsdp: how processes that torchrun starts share the model
     tensorboard: bool = True  # also write for TensorBoard
 
     def __post_init__(self) -> None:
@@ -86,6 +88,7 @@ class TrainConfig:
             device=str(device),
             precision=machine.pick_precision(self.precision, device, model),
             compile=machine.pick_compile(self.compile, device, is_long),
+            graph=machine.pick_graph(self.graph, device, model),
             threads=machine.pick_threads(self.threads, model),
             eval_every=self.eval_every or (max(1, self.steps // 20) if self.steps else None),
         )
@@ -110,4 +113,6 @@ _CHOICES = {
     "stop_on": ["loss", "bleu"],
     "precision": ["auto", "float32", "bf16"],
     "compile": ["auto", "on", "off"],
+    "parallel": ["auto", "ddp", "fsdp"],
+    "graph": ["auto", "on", "off"],
 }

@@ -1,4 +1,7 @@
-"""SIGINT and SIGTERM ask a run to save and end; a second one ends the process at once."""
+"""SIGINT and SIGTERM ask a run to save and end; a second one ends the process at once.
+
+Not so under torchrun, which passes on what the terminal sent to all of them already.
+"""
 
 import signal
 import threading
@@ -9,10 +12,14 @@ __all__ = ["Interrupt"]
 
 
 class Interrupt:
-    """Within `with Interrupt() as interrupt:`, `interrupt.signal` is the signal that came."""
+    """Within `with Interrupt() as interrupt:`, `interrupt.signal` is the signal that came.
 
-    def __init__(self) -> None:
+    `patient`: those that come after it change nothing.
+    """
+
+    def __init__(self, patient: bool = False) -> None:
         self.signal: signal.Signals | None = None
+        self._patient = patient
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "Interrupt":
@@ -32,5 +39,6 @@ class Interrupt:
 
     def _catch(self, number: int, frame: FrameType | None) -> None:
         self.signal = signal.Signals(number)
-        for known in self._before:
-            signal.signal(known, signal.SIG_DFL)
+        if not self._patient:
+            for known in self._before:
+                signal.signal(known, signal.SIG_DFL)

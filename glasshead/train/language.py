@@ -2,18 +2,20 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from glasshead.errors import ConfigError, InputError, did_you_mean
 from glasshead.model.gpt import GPT
+from glasshead.model.loss import feature_loss
 from glasshead.text.batches import Batch, TextBatches
 from glasshead.text.corpus import Report, read_documents, split_by_position
 from glasshead.text.store import token_store
@@ -33,6 +35,7 @@ __all__ = [
 
 MOST_CHARACTERS = 512  # distinct ones that a vocabulary of characters is good for
 SMALL_TEXT = 5_000_000  # bytes
+RESIDENT = 2**28  # ids that are kept on a GPU: 1 GiB
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,8 @@ def read_corpus(
 class LanguageTask:
     """Predict each token of a text from those before it."""
 
+    alike = True
+
     def __init__(
         self,
         model: GPT,
@@ -164,19 +169,44 @@ class LanguageTask:
         block = model.config.max_len
         corpus.check_block(block)
         self.model, self._sample = model, sample
+        self._features = model.features
         self._batches = TextBatches(corpus.training, batch_size=batch_size, block=block, seed=seed)
         held = TextBatches(corpus.validation, batch_size=batch_size, block=block, seed=seed)
         self._held = held.fixed(eval_batches)
+        self._resident: Tensor | None = None  # the training text on a GPU, where it has room
 
     def batch(self, number: int) -> Batch:
-        return self._on_device(self._batches.at(number))
+        device = self.model.embedding.weight.device
+        if device.type == "cpu" or self._batches.ids.size > RESIDENT:
+            return self._on_device(self._batches.at(number))
+        if self._resident is None:
+            self._resident = torch.from_numpy(self._batches.ids.astype(np.int32)).to(device)
+            self._window = torch.arange(self._batches.block + 1, device=device)
+        offsets = torch.from_numpy(self._batches.offsets(number)).pin_memory()
+        starts = offsets.to(device, non_blocking=True)
+        windows = self._resident[starts[:, None] + self._window].long()  # (B, T + 1)
+        return Batch(windows[:, :-1].contiguous(), windows[:, 1:].contiguous())
 
     def tokens(self, batch: Batch) -> int:
         return batch.ids.numel()
 
     def loss(self, batch: Batch) -> Tensor:
-        logits = self.model(batch.ids)  # (B, T, V)
-        return F.cross_entropy(logits.flatten(0, 1).float(), batch.targets.flatten())
+        return feature_loss(self.model, self._features(batch.ids), batch.targets)
+
+    def compile(self) -> None:
+        # The loss has a kernel of its own.
+        self._features = torch.compile(self.model.features)
+
+    def share(self, batch: Batch, rank: int, size: int) -> tuple[Batch, float]:
+        rows = slice(rank, None, size)
+        part = Batch(batch.ids[rows], batch.targets[rows])
+        return (part, len(part.ids) / len(batch.ids)) if len(part.ids) else (batch, 0.0)
+
+    def with_model(self, model: nn.Module) -> "LanguageTask":
+        assert isinstance(model, GPT)
+        other = copy(self)
+        other.model, other._features = model, model.features
+        return other
 
     def evaluate(self) -> dict[str, float]:
         losses = [self.loss(self._on_device(batch)) for batch in self._held]

@@ -10,26 +10,33 @@ comes next is in the checkpoint, or follows from the config and the step.
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from signal import Signals
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from glasshead.checkpoint import Run, State, load_parameters, parameters
 from glasshead.checkpoint.files import read_tensors
+from glasshead.checkpoint.processes import ALONE, Processes
 from glasshead.errors import CheckpointError, ConfigError, NotFiniteError
 from glasshead.train.average import RunningMean
 from glasshead.train.config import TrainConfig
+from glasshead.train.graph import StepGraph
 from glasshead.train.interrupt import Interrupt
 from glasshead.train.optim import OPTIMIZERS
 from glasshead.train.progress import Now, Watch
 from glasshead.train.record import Recorder
 from glasshead.train.schedule import SCHEDULES
+from glasshead.train.spread import spread_over
 from glasshead.train.task import Outcome, Progress, Task
+
+if TYPE_CHECKING:
+    from glasshead.checkpoint.sharded import PartWriter
 
 __all__ = ["Trainer"]
 
@@ -43,18 +50,27 @@ class Trainer:
     """Trains a task. Without a run nothing is kept on disk, and there is no state to go back to."""
 
     def __init__(
-        self, task: Task, config: TrainConfig, run: Run | None = None, watch: Watch | None = None
+        self,
+        task: Task,
+        config: TrainConfig,
+        run: Run | None = None,
+        watch: Watch | None = None,
+        processes: Processes = ALONE,
     ) -> None:
-        self.task, self.run, self.watch = task, run, watch or Watch()
-        self.config = config.settled(task.model)
-        self.device = torch.device(self.config.device)
-        self.model = task.model.to(self.device)
-        if self.config.compile == "on":
-            self.model.compile()
+        self.task, self.model, self.run, self.watch = task, task.model, run, watch or Watch()
+        self.config, self.processes = config.settled(task.model), processes
+        self.spread = spread_over(processes, task, self.config)
+        self.device = self.spread.device
         self._params = list(self.model.parameters())
         self.optimizers = OPTIMIZERS[self.config.optimizer](self.model, self.config)
         self.mean = RunningMean(self.model, self.config.ema) if self.config.ema else None
-        self.recorder = Recorder(run.path if run else None, self.config.tensorboard)
+        graphs = self.config.graph == "on" and task.alike and processes.size == 1
+        self._graph = StepGraph(self._update, self.device) if graphs else None
+        if graphs:
+            self.optimizers.make_recordable()
+        folder = run.path if run and processes.first else None
+        self.recorder = Recorder(folder, self.config.tensorboard)
+        self._parts = _part_writer(processes) if processes.size > 1 else None
         self.progress = Progress()
         self._pending: list[Tensor] = []  # (loss, norm) of steps not yet looked at
         self._good = 0  # finite steps since the last checkpoint: they prove it
@@ -64,17 +80,19 @@ class Trainer:
         self._speed = 0.0  # tokens a second, evaluations left out
         self._stepping, self._stepped_tokens = 0.0, 0  # since the last line
         self._zero = time.monotonic()  # when the run would have begun, had it never paused
+        self._agreed = 0.0  # seconds since then, by the clock of the first of several processes
 
     def train(self) -> Outcome:
         """Train to the end, or until a signal comes."""
-        with self._prepared(), Interrupt() as interrupt:
+        with self._prepared(), Interrupt(patient=self.processes.size > 1) as interrupt:
             while True:
+                signal = self._meet(interrupt.signal)
                 ends = self._done() >= 1
                 evaluates = ends or self._evaluation_due()
-                if evaluates or interrupt.signal or self._save_due():
-                    self._save(at_once=bool(interrupt.signal))
-                if interrupt.signal:
-                    return Outcome("interrupted", self.progress, interrupt.signal)
+                if evaluates or signal or self._save_due():
+                    self._save(at_once=bool(signal))
+                if signal:
+                    return Outcome("interrupted", self.progress, signal)
                 if evaluates:
                     self._evaluate()
                 if 0 < self.config.patience <= self.progress.stale:
@@ -91,26 +109,16 @@ class Trainer:
         shape = SCHEDULES[c.schedule](self._done(0.5), c.warmup, c.cooldown, c.final_lr)
         self._share = p.rate * shape
         self.optimizers.set_rate(self._share)
-        loss = torch.zeros((), device=self.device)
-        tokens = 0
-        try:
-            for number in range(p.step * c.accumulate, (p.step + 1) * c.accumulate):
-                batch = self.task.batch(number)
-                with self._autocast():
-                    part = self.task.loss(batch) / c.accumulate
-                part.backward()
-                loss += part.detach()
-                tokens += self.task.tokens(batch)
-        except NotFiniteError:  # attention looks for itself where looking is cheap
-            loss += math.nan
-        norm = nn.utils.clip_grad_norm_(self._params, c.clip or math.inf)
-        self.optimizers.step(bad=~(loss.isfinite() & norm.isfinite()))
-        self.optimizers.zero_grad()
+        self.spread.begin_step(p.step)
+        numbers = range(p.step * c.accumulate, (p.step + 1) * c.accumulate)
+        batches = [self.task.batch(number) for number in numbers]
+        tokens = sum(self.task.tokens(batch) for batch in batches)
+        update = self._update if self._graph is None else self._graph
+        self._pending.append(update(batches))
         p.step += 1
         if self.mean:
             self.mean.update(p.step)
         p.tokens += tokens
-        self._pending.append(torch.stack((loss, norm)))
         logs = p.step % c.log_every == 0
         if logs or self.device.type == "cpu":
             self._look()
@@ -119,6 +127,20 @@ class Trainer:
         if logs:
             self._log()
         self.watch.stepped(self._now())
+
+    def _update(self, batches: Sequence[Any]) -> Tensor:
+        """The loss and the norm of its gradient, (2,); nobody waits for them here."""
+        loss = torch.zeros((), device=self.device)
+        try:
+            for left, batch in zip(reversed(range(len(batches))), batches, strict=True):
+                loss += self.spread.backward(batch, len(batches), last=not left)
+        except NotFiniteError:  # attention looks for itself where looking is cheap
+            loss += math.nan
+        loss = self.spread.total(loss)
+        norm = self.spread.clip(self._params, self.config.clip or math.inf)
+        self.optimizers.step(bad=~(loss.isfinite() & norm.isfinite()))
+        self.optimizers.zero_grad()
+        return torch.stack((loss, norm))
 
     def _look(self) -> None:
         """Count the steps that were finite. On a GPU this waits, so it is not done at each."""
@@ -157,20 +179,17 @@ class Trainer:
         p = self.progress
         if p.bad:
             return
-        now, sample, found = self._now(), None, {}
+        now = self._now()
         self.model.eval()
         with self.mean.in_place() if self.mean else nullcontext():
-            try:
-                with torch.no_grad(), self._autocast():
-                    found = self.task.evaluate()
-                    sample = self.task.sample()
-            except NotFiniteError as error:
-                self.watch.say(f"step {p.step}: no evaluation: {error}")
+            judge = self.spread.judge()
+            found, sample = self.processes.told(self._found(judge) if judge else None)
             values = {name: value for name, value in found.items() if math.isfinite(value)}
             best = self._is_best(values)
-            if self.run and (best or not p.best):
-                self.run.save_model(self.model, p.step)
+            if self.run and judge and (best or not p.best):
+                self.run.save_model(judge.model, p.step)
         self.model.train()
+        self._meet()  # it may have taken long
         if best:
             p.best, p.best_step, p.stale = values, p.step, 0
         elif values:
@@ -179,11 +198,21 @@ class Trainer:
             self._write({**values, "best": best})
         if sample is not None:
             self.recorder.sample(p.step, sample)
+        self.watch.evaluated(now, values, best, sample)
         if self._done() >= 1 or time.monotonic() - self._drawn_at > DRAW_SECONDS:
             self.recorder.draw()
             self._drawn_at = time.monotonic()
         p.evaluated_at = self._seconds()
-        self.watch.evaluated(now, values, best, sample)
+
+    def _found(self, judge: Task) -> tuple[dict[str, float], str | None]:
+        found, sample = dict[str, float](), None
+        try:
+            with torch.no_grad(), self.spread.autocast():
+                found = judge.evaluate()
+                sample = judge.sample()
+        except NotFiniteError as error:
+            self.watch.say(f"step {self.progress.step}: no evaluation: {error}")
+        return found, sample
 
     def _is_best(self, values: dict[str, float]) -> bool:
         """A loss is the better the lower it is, anything else the higher."""
@@ -204,11 +233,15 @@ class Trainer:
         tensors |= {f"optimizer.{name}": t for name, t in self.optimizers.tensors().items()}
         if self.mean:
             tensors |= {f"mean.{name}": t for name, t in self.mean.tensors.items()}
-        tensors["rng.cpu"] = torch.get_rng_state()
-        if self.device.type == "cuda":
-            tensors["rng.cuda"] = torch.cuda.get_rng_state(self.device)
-        self.run.save_state(State(tensors, asdict(p)), rotate)
-        self._saved_step, self._saved_at, self._good = p.step, time.monotonic(), 0
+        if self.processes.first:
+            tensors["rng.cpu"] = torch.get_rng_state()
+            if self.device.type == "cuda":
+                tensors["rng.cuda"] = torch.cuda.get_rng_state(self.device)
+        if self._parts is None:
+            self.run.save_state(State(tensors, asdict(p)), rotate)
+        else:
+            self.run.save_parts(State(tensors, asdict(p)), self._parts, rotate)
+        self._saved_step, self._saved_at, self._good = p.step, self._seconds(), 0
 
     def _restore(self, state: State, file: Path) -> None:
         load_parameters(self.model, state.part("model."), file)
@@ -226,9 +259,16 @@ class Trainer:
             ) from None
         p = self.progress
         self.recorder.cut(p.lengths, p.step)
-        self._zero = time.monotonic() - p.seconds
-        self._saved_step, self._saved_at, self._good = p.step, time.monotonic(), 0
+        self._zero, self._agreed = time.monotonic() - p.seconds, p.seconds
+        self._saved_step, self._saved_at, self._good = p.step, p.seconds, 0
         self._pending, self._loss = [], None
+        if self._graph:
+            self._graph.forget()
+
+    def _load(self, last_is_good: bool = True) -> bool:
+        assert self.run
+        like = self.spread.like if self._parts else None
+        return self.run.load_state(self._restore, last_is_good, self.processes, like)
 
     def _go_back(self) -> None:
         """To the last checkpoint that a finite step followed, with half the rate."""
@@ -239,11 +279,13 @@ class Trainer:
                 f"after {lost.returns} returns with ever lower rates",
                 hint="train again with a lower --lr and --muon-lr; the best model so far is kept",
             )
-        self.run.load_state(self._restore, last_is_good=self._good > 0)
+        if self._parts:
+            self._parts.wait()
+        self._load(last_is_good=self._good > 0)
         p = self.progress
         p.returns, p.rate, p.skipped = lost.returns + 1, lost.rate / 2, lost.skipped
         p.best, p.best_step = lost.best, lost.best_step  # model.safetensors is still it
-        self._zero = time.monotonic() - seconds
+        self._zero, self._agreed = time.monotonic() - seconds, seconds
         self._write({"returned_from": lost.step, "rate": p.rate})
         self._saved_step = -1
         self._save(rotate=False)
@@ -255,20 +297,23 @@ class Trainer:
     @contextmanager
     def _prepared(self) -> Iterator[None]:
         """The machine as the config wants it, the folder ours alone, the last state loaded."""
-        threads, held = torch.get_num_threads(), self.run.held() if self.run else nullcontext()
+        ours = self.run.held() if self.run and self.processes.first else nullcontext()
+        threads = torch.get_num_threads()
         torch.set_num_threads(self.config.threads or threads)
         torch.manual_seed(self.config.seed)
         self.model.train()
         try:
-            with held, self.recorder:
-                if self.run and not self.run.load_state(self._restore):
+            with ours, self.recorder:
+                if self.run and not self._load():
                     file = self.run.path / "model.safetensors"  # how it was when the run was made
-                    load_parameters(self.model, read_tensors(file)[0], file)
+                    load_parameters(self.model, read_tensors(file, self.spread.like)[0], file)
                     if self.mean:
                         self.mean.restart()
                     self.recorder.cut({}, -1)
                 with self.watch:
                     yield
+                    if self._parts:
+                        self._parts.wait()
         except torch.OutOfMemoryError:
             raise ConfigError(
                 f"a batch is too much for {self.device}'s memory",
@@ -287,18 +332,19 @@ class Trainer:
         finally:
             torch.set_num_threads(threads)
 
-    def _autocast(self) -> AbstractContextManager[Any]:
-        return torch.autocast(
-            self.device.type, torch.bfloat16, enabled=self.config.precision == "bf16"
-        )
-
     def _write(self, values: dict[str, Any]) -> None:
         values = {**values, "seconds": round(self._seconds(), 3)}
         self.recorder.write(self.progress.step, values)
         self.watch.logged(self.progress.step, values)
 
+    def _meet(self, signal: Signals | None = None) -> Signals | None:
+        """All processes have one clock, and end by a signal that any of them got."""
+        seconds = time.monotonic() - self._zero if self.processes.first else 0.0
+        self._agreed, number = self.processes.largest(seconds, float(signal or 0))
+        return Signals(int(number)) if number else None
+
     def _seconds(self) -> float:
-        return time.monotonic() - self._zero
+        return self._agreed if self._parts else time.monotonic() - self._zero
 
     def _done(self, ahead: float = 0.0) -> float:
         """How much of the run is done, 0 to 1, or will be `ahead` steps from now."""
@@ -316,11 +362,15 @@ class Trainer:
     def _save_due(self) -> bool:
         every = self.config.save_every
         by_step = every is not None and self.progress.step % every == 0
-        return by_step or (
-            self.run is not None and time.monotonic() - self._saved_at > SAVE_SECONDS
-        )
+        return by_step or (self.run is not None and self._seconds() - self._saved_at > SAVE_SECONDS)
 
     def _now(self) -> Now:
         done = self._done()
         left = self._seconds() * (1 - done) / done if 0 < done < 1 else None
         return Now(self.progress.step, done, self._loss, self._speed, left)
+
+
+def _part_writer(processes: Processes) -> "PartWriter":
+    from glasshead.checkpoint.sharded import PartWriter
+
+    return PartWriter(processes)

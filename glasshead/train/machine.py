@@ -15,13 +15,15 @@ from glasshead.errors import ConfigError
 from glasshead.machine import amx_crashes, cpu_flags
 from glasshead.train.optim import hidden_matrices
 
-__all__ = ["pick_compile", "pick_device", "pick_precision", "pick_threads"]
+__all__ = ["pick_compile", "pick_device", "pick_graph", "pick_precision", "pick_threads"]
 
 # Below so many parameters inside the blocks, handing work to a second thread costs more than
 # the work: at width 32 a step took 12 ms on one thread and 39 on two.
 ONE_THREAD = 250_000
 # Below so many, casting to bf16 and back costs more than the products gain on a CPU.
 BF16_PAYS = 2_000_000
+# Up to so many, the host cannot keep up with a GPU.
+GRAPH_PAYS = 50_000_000
 
 
 def pick_device(name: str) -> torch.device:
@@ -57,6 +59,17 @@ def pick_compile(name: str, device: torch.device, is_long: bool) -> str:
         return name
     tools = importlib.util.find_spec("triton") and (shutil.which("cc") or shutil.which("gcc"))
     return "on" if device.type == "cuda" and is_long and tools else "off"
+
+
+def pick_graph(name: str, device: torch.device, model: nn.Module) -> str:
+    """Where a step is short: a long one keeps the GPU busy whatever the host does."""
+    if device.type != "cuda":
+        if name == "on":
+            raise ConfigError(f"a step cannot be recorded on {device}", hint="leave --graph out")
+        return "off"
+    if name != "auto":
+        return name
+    return "on" if _hidden_size(model) < GRAPH_PAYS else "off"
 
 
 def pick_threads(n: int | None, model: nn.Module) -> int:

@@ -6,9 +6,9 @@ a gradient that is not finite costs one step and no more.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -63,25 +63,36 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
-            lr, momentum = group["lr"], group["momentum"]
-            keep = 1.0 if self.found_inf is None else 1.0 - self.found_inf
             pieces: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)
-            for p in group["params"]:
-                if p.grad is None:
-                    continue
-                past = self.state[p].setdefault("momentum", torch.zeros_like(p))
-                grad = p.grad if self.found_inf is None else p.grad.where(keep > 0, 0.0)
-                past.lerp_(grad, (1 - momentum) * keep)
-                ahead = grad.lerp(past, momentum)  # Nesterov's
-                p.mul_(1 - lr * group["weight_decay"] * keep)
+            for p, ahead in self._ahead(group):
                 rows = self.rows.get(p, [p.shape[0]])
                 for part, change in zip(p.split(rows), ahead.split(rows), strict=True):
                     pieces[part.shape].append((part, change))
             for shape, pairs in pieces.items():
                 changes = orthogonal(torch.stack([change for _, change in pairs]))
-                size = lr * math.sqrt(max(1.0, shape[0] / shape[1]))
-                changes = changes.to(pairs[0][0].dtype) * (-size * keep)
+                changes = changes.to(pairs[0][0].dtype) * self._size(group, *shape)
                 torch._foreach_add_([part for part, _ in pairs], list(changes))
+
+    def _ahead(self, group: dict[str, Any]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Each parameter, decayed, and where its momentum will be after one more such gradient."""
+        momentum, keep = group["momentum"], self._keep()
+        for p in group["params"]:
+            if p.grad is None:
+                continue
+            if "momentum" not in self.state[p]:
+                self.state[p]["momentum"] = torch.zeros_like(p)
+            past = self.state[p]["momentum"]
+            grad = p.grad if self.found_inf is None else p.grad.where(keep > 0, 0.0)
+            past.lerp_(grad, (1 - momentum) * keep)
+            p.mul_(1 - group["lr"] * group["weight_decay"] * keep)
+            yield p, grad.lerp(past, momentum)  # Nesterov's
+
+    def _size(self, group: dict[str, Any], rows: int, columns: int) -> float | Tensor:
+        """Of a change, by which its orthogonal matrix is multiplied."""
+        return -group["lr"] * math.sqrt(max(1.0, rows / columns)) * self._keep()
+
+    def _keep(self) -> float | Tensor:
+        return 1.0 if self.found_inf is None else 1.0 - self.found_inf
 
 
 class Optimizers:
@@ -92,10 +103,20 @@ class Optimizers:
         self._names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
         self._peaks = [(g, g["lr"]) for part in self._parts for g in part.param_groups]
 
+    def make_recordable(self) -> None:
+        """From now on a CUDA graph may hold a step: rates lie where it can read them."""
+        for group, peak in self._peaks:
+            group["lr"] = torch.full((), peak, device=group["params"][0].device)
+            if "capturable" in group:
+                group["capturable"] = True
+
     def set_rate(self, share: float) -> None:
         """All learning rates, as a share of their peaks."""
         for group, peak in self._peaks:
-            group["lr"] = peak * share
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(peak * share)
+            else:
+                group["lr"] = peak * share
 
     def step(self, bad: Tensor) -> None:
         """One step, unless bad is true. On a GPU nobody waits to see."""
@@ -150,8 +171,10 @@ def muon_and_adamw(model: nn.Module, config: "TrainConfig") -> Optimizers:
     adamw = _adamw([p for p in model.parameters() if p not in hidden], config)
     if not hidden:
         return Optimizers(model, adamw)
-    c = config
-    muon = Muon(hidden, c.muon_lr, c.weight_decay, c.momentum, rows=_stacked_rows(model))
+    c, made = config, Muon
+    if hasattr(next(iter(hidden)), "full_tensor"):  # processes have parts of it
+        from glasshead.train.sharded_muon import ShardedMuon as made
+    muon = made(hidden, c.muon_lr, c.weight_decay, c.momentum, rows=_stacked_rows(model))
     return Optimizers(model, muon, adamw)
 
 

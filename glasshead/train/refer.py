@@ -5,6 +5,7 @@ the combinations of its split "test" are left for whoever reports, and nothing i
 """
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
@@ -102,6 +103,8 @@ class Stories:
 class ReferTask:
     """Name, at every pronoun of a story, the word that it stands for."""
 
+    alike = False
+
     def __init__(
         self,
         model: Reader,
@@ -126,6 +129,20 @@ class ReferTask:
     def loss(self, batch: StoryBatch) -> Tensor:
         logits, answers = self._answered(batch)
         return F.cross_entropy(logits.float(), answers)
+
+    def compile(self) -> None:
+        self.model.compile()
+
+    def share(self, batch: StoryBatch, rank: int, size: int) -> tuple[StoryBatch, float]:
+        rows = torch.arange(len(batch.ids), device=batch.ids.device)[rank::size]
+        mine, every = (int((a != NOWHERE).sum()) for a in (batch.answers[rows], batch.answers))
+        return (batch.rows(rows), mine / every) if mine else (batch, 0.0)
+
+    def with_model(self, model: nn.Module) -> "ReferTask":
+        assert isinstance(model, Reader)
+        other = copy(self)
+        other.model = model
+        return other
 
     def evaluate(self) -> dict[str, float]:
         logits, answers = self._answered(self._on_device(self._stories.validation))

@@ -20,6 +20,7 @@ from glasshead.train.loop import Trainer
 from glasshead.train.presets import Preset
 from glasshead.train.refer import Refer
 from glasshead.train.subject import Material, Place, Sources, Subject, of
+from glasshead.train.task import Task
 from glasshead.train.translation import Pairs
 from glasshead.train.world_pairs import WorldPairs
 
@@ -28,7 +29,9 @@ __all__ = [
     "Place",
     "begin",
     "begin_from",
+    "check_same",
     "find_subject",
+    "follow",
     "free_name",
     "resume",
     "shown",
@@ -40,7 +43,10 @@ SUBJECTS: dict[str, Subject[Any, Any]] = {
 
 LARGEST = 10**6  # vocabulary; those in use have a quarter of it
 # What may change when a run goes on: how long, and on which machine.
-CHANGEABLE = ("steps", "minutes", "patience", "save_every", "device", "threads")
+CHANGEABLE = (
+    *("steps", "minutes", "patience", "save_every"),
+    *("device", "threads", "parallel", "graph"),
+)
 # What may change of a model whose parameters are there already.
 SHAPELESS = {
     "dropout",
@@ -121,7 +127,8 @@ def begin_from(
             f"{_flag(min(fixed))} cannot change with --from: {path} has its parameters already",
             hint="leave it out, or begin a new run without --from",
         )
-    here = {"device": "auto", "precision": "auto", "compile": "auto", "threads": None}
+    here = {"device": "auto", "precision": "auto", "compile": "auto", "graph": "auto",
+            "threads": None}  # fmt: skip
     saved = {**loaded.config.train, **here, "eval_every": None}
     train = _train_config(subject, {**saved, **of(TrainConfig, _lengths(flags))}, path)
     own = loaded.config.data.get(subject.name, {})
@@ -155,6 +162,8 @@ def resume(
                 f"{', '.join(map(_flag, CHANGEABLE))}; --from begins a new run",
             )
     changes = _lengths({name: value for name, value in flags.items() if name in CHANGEABLE})
+    if "device" in changes:
+        changes = {"graph": "auto", **changes}
     train = _train_config(subject, {**run.config.train, **changes}, path)
     config = _checked(subject.config, path, data.get(subject.name, {}))
     tokenizer, model = run.tokenizer(), run.config.new_model()
@@ -166,8 +175,9 @@ def resume(
             hint="put the files back as they were, or begin a new run with --from",
         )
     settled = train.settled(model)
+    place.processes.check_device(settled.device)
     task = subject.task(model, material, config, settled, place)
-    if changes:
+    if changes and place.processes.first:
         try:
             run.save_config(replace(run.config, train=asdict(settled)))
         except OSError as error:
@@ -175,7 +185,27 @@ def resume(
                 f"cannot write {path}/config.json: {error.strerror}",
                 hint="make room and try again; nothing is lost",
             ) from None
-    return Trainer(task, settled, run, place.watch)
+    return _trainer(task, settled, run, place)
+
+
+def follow(place: Place) -> Trainer:
+    """What another process began, or goes on with, in this one."""
+    return resume(place.processes.told(), {}, {}, place)
+
+
+def check_same(
+    subject: Subject[Any, Any], preset: Preset, flags: dict[str, Any], out: Path
+) -> None:
+    """That `begin` would make the run again that is there."""
+    config = Run.open(out).config
+    saved = {**config.train, **config.model, **config.data.get(subject.name, {})}
+    for name, value in _settings(subject, preset, flags).items():
+        # What is decided only when it is made may be anything.
+        if value not in (None, "auto", saved.get(name)) and name not in CHANGEABLE:
+            raise CheckpointError(
+                f"{out} exists already, with {_flag(name)} {saved.get(name)} instead of {value}",
+                hint=f"go on with it: --resume {out}; or choose another --out",
+            )
 
 
 def free_name(folder: Path, name: str) -> Path:
@@ -207,6 +237,7 @@ def _start(
     place: Place,
 ) -> Trainer:
     settled = train.settled(model)
+    place.processes.check_device(settled.device)
     task = subject.task(model, material, config, settled, place)
     places = {
         name: [str(Path(source).absolute()) for source in some]
@@ -221,7 +252,13 @@ def _start(
     }
     shape: Any = model.config
     about = RunConfig(subject.kind, asdict(shape), asdict(settled), data)
-    return Trainer(task, settled, Run.create(out, about, material.tokenizer, model), place.watch)
+    return _trainer(task, settled, Run.create(out, about, material.tokenizer, model), place)
+
+
+def _trainer(task: Task, train: TrainConfig, run: Run, place: Place) -> Trainer:
+    if place.processes.first:
+        place.processes.told(run.path)  # who waits in `follow` for it
+    return Trainer(task, train, run, place.watch, place.processes)
 
 
 def _settings(subject: Subject[Any, Any], preset: Preset, flags: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from torch import nn
 
+from glasshead.checkpoint.processes import ALONE, Processes
 from glasshead.errors import InputError
 from glasshead.text.store import keep_streams
 from glasshead.text.tokenizer import Tokenizer
@@ -37,13 +38,14 @@ Data = TypeVar("Data")
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Where a run reads and writes, and who watches and samples."""
+    """Where a run reads and writes, who watches and samples, and who trains with it."""
 
     cache: Path  # a folder for tokenised texts
     watch: Watch
     sampler: "Callable[[GPT, Tokenizer], str] | None" = None
     translator: Callable[[Tokenizer], Translate] | None = None
     progress: Callable[[int, int], object] = lambda done, total: None  # bytes tokenised
+    processes: Processes = ALONE
 
     def kept(self, sources: Sequence[str | Path]) -> list[str | Path]:
         """The same, with what can be read only once kept in the cache."""

@@ -2,23 +2,42 @@
 
 from dataclasses import dataclass, field
 from signal import Signals
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
-__all__ = ["Outcome", "Progress", "Task"]
+__all__ = ["Divisible", "Outcome", "Progress", "Task"]
 
 
 class Task(Protocol):
     """What is trained, and on what. `batch` must depend on its number alone."""
+
+    # Whether all batches are dataclasses of tensors of the same shapes, and `loss` does the same
+    # with each: only then a step can be recorded.
+    alike: bool
 
     @property
     def model(self) -> nn.Module: ...
     def batch(self, number: int) -> Any: ...
     def tokens(self, batch: Any) -> int: ...
     def loss(self, batch: Any) -> Tensor: ...
+    def compile(self) -> None: ...  # what of the loss torch compiles well
     def evaluate(self) -> dict[str, float]: ...  # val_loss, lower is better; others, higher is
     def sample(self) -> str | None: ...
+
+
+@runtime_checkable
+class Divisible(Task, Protocol):
+    """A task that several processes can train together."""
+
+    def share(self, batch: Any, rank: int, size: int) -> tuple[Any, Tensor | float]:
+        """Rows rank, rank + size, ... of a batch, and how much of its loss is theirs.
+
+        Where none are left it is the whole batch, and 0: every process computes something.
+        """
+
+    def with_model(self, model: nn.Module) -> Task:
+        """The same task for another model of the same shape."""
 
 
 @dataclass

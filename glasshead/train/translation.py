@@ -1,6 +1,7 @@
 """Translation: a Transformer learns to say in one language what it reads in another."""
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +45,8 @@ class Step(NamedTuple):
 
 class TranslationTask:
     """Predict each token of a target from its source and the tokens before it."""
+
+    alike = False
 
     def __init__(
         self,
@@ -91,6 +94,23 @@ class TranslationTask:
             one, other = logits.chunk(2)
             loss = loss + self.config.rdrop * disagreement(one, other, targets != pad) / 4
         return loss
+
+    def compile(self) -> None:
+        self.model.compile()
+
+    def share(self, step: Step, rank: int, size: int) -> tuple[Step, Tensor | float]:
+        sides = _sides(step.batch)
+        part = PairBatch(*(ids[rank::size] for ids in sides))
+        if not len(part.source):
+            return step, 0.0
+        mine, every = ((t != self.model.config.pad).sum() for t in (part.target_out, sides[2]))
+        return Step(part, step.tokens), mine / every
+
+    def with_model(self, model: nn.Module) -> "TranslationTask":
+        assert isinstance(model, Transformer)
+        other = copy(self)
+        other.model = model
+        return other
 
     def evaluate(self) -> dict[str, float]:
         """The surprise in nats a token, without smoothing; BLEU where something translates."""

@@ -83,8 +83,8 @@ def test_the_report_is_one_file_or_a_page_of_the_docs(cli, out, tmp_path):
         (["²"], "there is no claim '²'"),
         (["9" * 30], "there is no claim '999"),
         (["report"], "no claim has been measured"),
-        (["4", "--seeds", "1"], "'--seeds'"),
-        (["4", "--jobs", "0"], "'--jobs'"),
+        (["4", "--seeds", "1"], "--seeds '1'"),
+        (["4", "--jobs", "0"], "--jobs '0'"),
     ],
 )
 def test_a_bad_command_line(cli, args, error, out):

@@ -83,6 +83,11 @@ def test_the_help_of_every_command_has_two_examples(cli, command):
         (["steps", "a", "--query"], "option '--query' requires an argument", "'glasshead steps"),
         (["steps", "a", "--lang", "fr"], "'fr' is not one of 'zh', 'en'", "'glasshead steps"),
         (["steps", "a", "--causal=1"], "option '--causal' does not take a value", "'glasshead"),
+        (["world", "--show", "x"], "--show 'x' is not a whole number", "'glasshead world --help'"),
+        (["demo", "--seed=-1"], "--seed '-1' must be at least 0", "'glasshead demo --help'"),
+        (["score", "a", "b", "c"], "unexpected extra argument", "between quotes"),
+        (["train", "--zzz"], "has no option '--zzz'", "'glasshead train --help' lists them"),
+        (["generate", "a", "--temp", "1"], "no option '--temp'", "'--temperature'"),
         (["steps", "a", "--\x1b[1m"], r"no option '--\x1b[1m'", "--causal"),
     ],
 )

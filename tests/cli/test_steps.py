@@ -2,8 +2,6 @@
 
 import json
 import os
-import re
-import shlex
 import subprocess
 import sys
 
@@ -25,14 +23,6 @@ def test_the_whole_matrices_without_a_query(cli):
     weights = "journey   0.1385    0.2379   0.2333   0.1240   0.1082   0.1581"
     assert weights in out
     assert "journey   0.4419  0.6515  0.5683" in out
-
-
-def test_the_examples_in_the_help_run(cli):
-    examples = re.findall(r"^ +glasshead (steps .+)$", cli("steps", "--help").out, re.MULTILINE)
-    for example in examples:
-        code, out, err = cli(*shlex.split(example))
-        assert (code, err) == (0, "")
-        assert "5. " in out
 
 
 def test_words_need_no_quotes(cli):

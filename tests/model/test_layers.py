@@ -1,5 +1,6 @@
 import pytest
 import torch
+import torch.nn.functional as F
 
 from glasshead.errors import ConfigError
 from glasshead.model.layers import FEED_FORWARDS, NORMS, Sublayer, choose, squared_relu
@@ -43,3 +44,14 @@ def test_a_choice_that_is_not_there_gets_a_hint() -> None:
     with pytest.raises(ConfigError, match="unknown norm 'layr'") as caught:
         choose(NORMS, "layr", "norm")
     assert "layer" in caught.value.hint
+
+
+def test_the_gelu_of_compiled_code_is_that_of_torch() -> None:
+    from glasshead.model.layers import _GELU
+
+    x = torch.linspace(-11, 11, 4099, requires_grad=True)
+    wide = x.detach().double().requires_grad_()
+    ours, theirs = _GELU.apply(x), F.gelu(wide)
+    torch.testing.assert_close(ours.double(), theirs, rtol=0, atol=1e-6)
+    (mine,), (other,) = (torch.autograd.grad(y.sum(), t) for y, t in ((ours, x), (theirs, wide)))
+    torch.testing.assert_close(mine.double(), other, rtol=0, atol=1e-6)

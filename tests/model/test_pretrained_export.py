@@ -196,3 +196,21 @@ def test_a_trained_model_scores_the_same_loss_there(cli, tmp_path, monkeypatch):
         if "val_loss" in row
     )
     assert f"{best:.4f}" in card
+
+
+@pytest.mark.parametrize(
+    ("fitting", "tokenizer", "brings"),
+    [("llama", "char", True), ("llama", "byte", True), ("llama", "bpe", False),
+     ("llama", "endless", False), ("qwen3", "char", False), ("gpt2", "char", False)],
+)  # fmt: skip
+def test_a_llama_brings_what_converters_read_characters_from(tmp_path, fitting, tokenizer, brings):
+    ours = TOKENIZERS.get(tokenizer, CharTokenizer.train(TEXT))
+    run = make(tmp_path / "run", ours, **FITTING[fitting][0])
+    out = export_model(run, tmp_path / "out").path
+    about = json.loads((out / "tokenizer_config.json").read_text())
+    assert (out / "tokenizer.model").exists() is brings
+    assert (about.get("add_bos_token") is False) is brings
+    if brings:
+        text = TEXT.replace("<eos>", " ")  # theirs reads the word as the token
+        ids = hf.AutoTokenizer.from_pretrained(out).encode(text)
+        assert ids == ours.encode_ids(text).tolist()

@@ -3,9 +3,7 @@
 import json
 import logging
 import re
-import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import httpx
@@ -104,23 +102,6 @@ def test_nothing_but_the_page_is_served(served, path):
     assert reply.status == 404
     assert b"import" not in reply.read()
     connection.close()
-
-
-@pytest.mark.slow
-def test_the_wheel_has_the_page(tmp_path):
-    pytest.importorskip("hatchling", reason="needs hatchling")
-    root = Path(glasshead.__file__).parents[1]
-    if not (root / "pyproject.toml").exists():
-        pytest.skip("needs the source tree")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(command, cwd=root, check=True, capture_output=True)
-    [wheel] = tmp_path.glob("*.whl")
-    packed = {name for name in zipfile.ZipFile(wheel).namelist() if "serve/web/" in name}
-    assert packed == {
-        f"glasshead/serve/web/{path.relative_to(WEB).as_posix()}"
-        for path in WEB.rglob("*")
-        if path.is_file()
-    }
 
 
 # What is told when something is wrong

@@ -39,6 +39,8 @@ class Heard(Watch):
 class Numbers:
     """Predict the characters of TEXT. `spoil` may change the loss of a batch."""
 
+    alike = True
+
     def __init__(
         self, model: GPT, spoil: Callable[[int, Tensor], Tensor] = lambda n, loss: loss
     ) -> None:
@@ -57,6 +59,9 @@ class Numbers:
     def loss(self, batch: Batch) -> Tensor:
         loss = F.cross_entropy(self.model(batch.ids).flatten(0, 1), batch.targets.flatten())
         return self.spoil(self.number, loss) if self.model.training else loss
+
+    def compile(self) -> None:
+        self.model.compile()
 
     def evaluate(self) -> dict[str, float]:
         return {"val_loss": sum(self.loss(batch).item() for batch in self.held) / len(self.held)}

@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+from glasshead.checkpoint.processes import ALONE, Processes
 from glasshead.generate.beam import greedy_decoder
 from glasshead.text.pairs import Pair
 from glasshead.train import runs
@@ -51,10 +52,19 @@ def write_pairs(folder: Path, pairs: list[Pair], name: str = "toy") -> list[str]
 
 
 def pair_trainer(
-    folder: Path, name: str, watch: Watch | None = None, n_pairs: int = 131, **changes: Any
+    folder: Path,
+    name: str,
+    watch: Watch | None = None,
+    n_pairs: int = 131,
+    processes: Processes = ALONE,
+    **changes: Any,
 ) -> Trainer:
     """Of the run `name` in the folder, which is made if it is not there."""
-    place = runs.Place(folder / "cache", watch or Watch(), translator=greedy_decoder)
+    place = runs.Place(
+        folder / "cache", watch or Watch(), translator=greedy_decoder, processes=processes
+    )
+    if not processes.first:
+        return runs.follow(place)
     if (folder / name).exists():
         return runs.resume(folder / name, {}, {}, place)
     files = write_pairs(folder, toy_pairs(n_pairs))

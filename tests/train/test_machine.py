@@ -99,8 +99,9 @@ def test_a_gpu_learns_and_skips_bad_steps_without_a_look(compile, optimizer):
     heard, model = Heard(), new_model()
     task = OnGPU(model, spoil)
     config = settings(
-        device="cuda", precision="auto", compile=compile, optimizer=optimizer, steps=60, lr=0.01
-    )
+        device="cuda", precision="auto", compile=compile, optimizer=optimizer, steps=60, lr=0.01,
+        graph="off",  # a record would hold the batch that is spoilt, or none
+    )  # fmt: skip
     outcome = Trainer(task, config, watch=heard).train()
     assert outcome.progress.skipped == 2
     assert all(p.isfinite().all() for p in model.parameters())
@@ -121,3 +122,30 @@ def test_a_run_on_a_gpu_is_saved_and_goes_on(tmp_path):
     assert outcome.progress.step == 30
     steps = [line["step"] for line in metrics(tmp_path / "run") if "val_loss" in line]
     assert steps == [0, 7, 14, 21, 28, 30]
+
+
+@cuda
+@pytest.mark.parametrize("optimizer", ["muon", "adamw"])
+def test_a_recorded_step_learns_what_the_step_itself_learns(optimizer):
+    from glasshead.train.loop import Trainer
+
+    curves = []
+    for graph in ("off", "on"):
+        heard = Heard()
+        config = settings(
+            device="cuda", precision="float32", compile="off", optimizer=optimizer, steps=40,
+            log_every=1, graph=graph,
+        )  # fmt: skip
+        Trainer(OnGPU(new_model()), config, watch=heard).train()
+        curves.append([line["loss"] for line in heard.lines if "loss" in line])
+    assert curves[1] == pytest.approx(curves[0], rel=1e-4)
+    assert curves[0][-1] < curves[0][0] - 0.3
+
+
+def test_a_step_is_recorded_on_a_gpu_alone():
+    from glasshead.train.machine import pick_graph
+
+    assert pick_graph("auto", torch.device("cpu"), new_model()) == "off"
+    assert pick_graph("auto", torch.device("cuda"), new_model()) == "on"
+    with pytest.raises(ConfigError, match="cannot be recorded on cpu"):
+        pick_graph("on", torch.device("cpu"), new_model())

@@ -8,6 +8,7 @@ import torch
 
 from glasshead.lab.claims.claim import Budget, Claim, Evidence, Finding, Verdict, Words
 from glasshead.lab.claims.readers import (
+    BEST_FACTOR,
     GENDER,
     LANG,
     LEARNED,
@@ -25,6 +26,7 @@ from glasshead.lab.claims.readers import (
     untrained,
 )
 from glasshead.lab.claims.referent_figure import draw
+from glasshead.lab.claims.search import WENT_ON, cautions
 from glasshead.lab.claims.stats import Interval, cohens_d, difference, mean
 from glasshead.lab.referents import Truth, head_figures
 from glasshead.model.transformer import Reader
@@ -67,7 +69,7 @@ def measure(
         found[key] = {
             **_figures([one.model for one in made], answers, stories, whose),
             "classes": len(set(classes_of(answers)[referents()].tolist())),
-            "rate": made[0].factor,
+            "rate": made[0].rates.shown(),
         }
     found["untrained"] = _figures([untrained(s) for s in budget.seeds], NAME, stories, whose)
     told = World.seed_story()
@@ -198,7 +200,13 @@ def _words(
     if verdict is Verdict.HOLDS_WHEN:
         en = f"Holds only when the task needs the very word. {en}"
         zh = f"只有任务需要那个词本身时成立。{zh}"
-    return Words(en, zh)
+    rates = {task: found[task]["rate"] for task in (NAME, GENDER)}
+    names = {
+        NAME: Words("naming the word, times the usual", "说出词，通常的倍数"),
+        GENDER: Words("giving the gender, times the usual", "说出性，通常的倍数"),
+    }
+    aside = cautions(rates, names)
+    return Words(en + aside.en, zh + aside.zh)
 
 
 CLAIM = Claim(
@@ -213,14 +221,14 @@ CLAIM = Claim(
     how=Words(
         "Small readers learn stories of the embedded world; at each pronoun they answer with the "
         "word it stands for, or, with nothing else changed, only with that word's German gender. "
-        "Both get the same stories, steps and search of learning rates. The best head is chosen on "
-        "other stories than it is reported on; actor and thing of those never met in training. "
+        f"Both get the same stories, steps and search of {BEST_FACTOR.en}. The best head is chosen "
+        "on other stories than it is reported on; actor and thing of those never met in training. "
         "Controls: the reader before training, one trained on shuffled answers (half the steps, "
         "one seed), a noun by chance. "
         "The full run adds 10 and 30 classes drawn by chance, and AdamW.",
         "小读者学习内置世界的故事：在每个代词处，回答它所指的词；或者其他都不变，只回答那个词的德语"
-        "性。两者的故事、步数和学习率搜索都相同。最好的头在别的故事上选出；报告用的故事里，那对主角"
-        "在训练中从未相遇。对照：训练前的读者、用打乱的答案训练的读者（步数减半，一个种"
+        f"性。两者的故事、步数和{BEST_FACTOR.zh}都相同。最好的头在别的故事上选出；报告用的故事里，那"
+        "对主角在训练中从未相遇。对照：训练前的读者、用打乱的答案训练的读者（步数减半，一个种"
         "子）、随机选一个名词。完整运行还包括随机划分的 10 类和 30 类，以及 AdamW。",
     ),
     for_=Words(
@@ -248,8 +256,9 @@ CLAIM = Claim(
     tried=Words(
         "With 500 steps the search for a rate, on 120 steps, chose one too high and nothing "
         "could be told; the steps were raised once, the thresholds never. A review made the rule "
-        "stricter: the document's own sentence counts, and the gender must have been learned.",
+        "stricter: the document's own sentence counts, and the gender must have been learned. "
+        f"{WENT_ON.en}",
         "起初训练 500 步、用 120 步挑学习率，挑得过高，什么都说不准；步数因此加过一次，门槛从未改"
-        "过。审查时规则变得更严：文档的那句话也要算，性也必须学会。",
+        f"过。审查时规则变得更严：文档的那句话也要算，性也必须学会。{WENT_ON.zh}",
     ),
 )

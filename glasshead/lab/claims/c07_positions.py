@@ -8,11 +8,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from glasshead.attention.mask import Mask
+from glasshead.errors import NotFiniteError
 from glasshead.lab.claims.claim import Budget, Claim, Evidence, Finding, Verdict, Words
 from glasshead.lab.claims.drawing import AGAINST, CHANCE, FOR, OTHER, tidy
 from glasshead.lab.claims.masked import features_under
+from glasshead.lab.claims.search import (
+    BEST_RATE,
+    BURST,
+    RATES,
+    WENT_ON,
+    cautions,
+    searched,
+    shown,
+)
 from glasshead.lab.claims.stats import difference, mean
-from glasshead.lab.claims.training import RATES, fit, searched, shown
+from glasshead.lab.claims.training import fit
 from glasshead.model.gpt import GPT, GPTConfig
 
 __all__ = ["CLAIM", "judge", "measure"]
@@ -80,7 +90,10 @@ def _run(way: Way, lr: float, seed: int, steps: int) -> Outcome:
         losses.append(value.item())
         return value
 
-    fit(model, loss, lr=lr, steps=steps)
+    try:
+        fit(model, loss, lr=lr, steps=steps)
+    except NotFiniteError:  # who diverges can but guess
+        return Outcome(BURST, 0.5, untrained, moved)
     last = losses[-max(1, steps // 10) :]
     return Outcome(sum(last) / len(last), _accuracy(model, mask, seed), untrained, moved)
 
@@ -146,6 +159,7 @@ def judge(evidence: Evidence) -> Finding:
     if verdict is Verdict.HOLDS_WHEN:
         en = f"Holds only when no mask tells the order: a causal mask does. {en}"
         zh = f"只有当掩码不透露次序时成立：因果掩码就会透露。{zh}"
+    aside = cautions(evidence["rates"], NAMES)
     numbers = {
         "accuracy, no positions": right["bare"],
         "accuracy, learned positions": right["positions"],
@@ -155,20 +169,20 @@ def judge(evidence: Evidence) -> Finding:
         "shuffled outputs, learned positions": moved["positions"],
         "shuffled outputs, no positions, causal mask": moved["causal"],
     }
-    return Finding(verdict, Words(en, zh), numbers)
+    return Finding(verdict, Words(en + aside.en, zh + aside.zh), numbers)
 
 
 NAMES: Mapping[str, Words] = {
     "bare": Words("no positions", "没有位置"),
     "positions": Words("learned positions", "可学习的位置"),
-    "causal": Words("no positions,\ncausal mask", "没有位置，\n有因果掩码"),
+    "causal": Words("no positions, causal mask", "没有位置，有因果掩码"),
 }
 
 
 def draw(evidence: Evidence, figure: Any, lang: str) -> None:
     left, right = figure.subplots(1, 2)
     colors = {"bare": AGAINST, "positions": FOR, "causal": OTHER}
-    names = [NAMES[way][lang] for way in NAMES]
+    names = [name[lang].replace(", ", ",\n").replace("，", "，\n") for name in NAMES.values()]
     for at, way in enumerate(NAMES):
         found = mean(evidence["right"][way])
         left.bar(at, found.value, 0.55, color=colors[way])
@@ -206,10 +220,10 @@ CLAIM = Claim(
     how=Words(
         f"Two layers, {T} words, two of them marked; which came first? Three models that differ in "
         "one thing each: no positions; learned positions; no positions but a causal mask. The "
-        "same steps, each with its best of three learning rates. Beside it, untrained: are the "
+        f"same steps, each with {BEST_RATE.en}. Beside it, untrained: are the "
         "outputs of shuffled words the shuffled outputs?",
         f"两层，{T} 个词，其中两个有标记，谁在前？三个模型，每次只差一处：没有位置；可学习的位置；"
-        "没有位置但有因果掩码。步数相同，各用三个学习率中最好的。另外，未训练时：打乱的词的输出，"
+        f"没有位置但有因果掩码。步数相同，各用{BEST_RATE.zh}。另外，未训练时：打乱的词的输出，"
         "是否就是打乱的输出？",
     ),
     for_=Words(
@@ -227,4 +241,5 @@ CLAIM = Claim(
     measure=measure,
     judge=judge,
     draw=draw,
+    tried=WENT_ON,
 )

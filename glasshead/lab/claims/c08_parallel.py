@@ -155,23 +155,26 @@ def judge(evidence: Evidence) -> Finding:
         for side in ("attention", "lstm")
     }
     texts = dict(zip(lengths, evidence["texts"], strict=True))
+    # No length is named twice, where the first or the last is the best as well.
+    some, few = (list(dict.fromkeys(ends)) for ends in ((first, best, last), (first, best)))
+    took = f"({ms['attention']:.1f} against {ms['lstm']:.1f} ms)"
+    single = [f"{one[T]:.2f} times at {T} tokens{f' {took}' * (T == best)}" for T in some]
+    batched = [f"{full[T]:.2f} times with texts of {T} ({texts[T]} of them)" for T in few]
     en = (
-        f"A step of training on one text is {one[first]:.2f} times as fast with attention as with "
-        f"an LSTM of the same size at {first} tokens, {one[best]:.2f} times at {best} "
-        f"({ms['attention']:.1f} against {ms['lstm']:.1f} ms), {one[last]:.2f} times at {last}. On "
-        f"a full batch: {full[first]:.2f} times with texts of {first} ({texts[first]} of them), "
-        f"{full[best]:.2f} times with texts of {best} ({texts[best]}). Writing one more "
-        f"token, which nothing makes parallel: {writing[first]:.2f} times after {first} tokens, "
-        f"{writing[last]:.2f} times after {last}. "
+        "A step of training on one text, with attention against an LSTM of the same size, is so "
+        f"many times as fast: {', '.join(single)}. On a full batch: {', '.join(batched)}. Writing "
+        f"one more token, which nothing makes parallel: {writing[first]:.2f} times after {first} "
+        f"tokens, {writing[last]:.2f} times after {last}. "
         f"({evidence['device']}, threads: {evidence['threads']})"
     )
+    took = f"（{ms['attention']:.1f} 对 {ms['lstm']:.1f} 毫秒）"
+    single = [f"{T} 个词元时 {one[T]:.2f} 倍{took * (T == best)}" for T in some]
+    batched = [f"{texts[T]} 个长 {T} 的文本 {full[T]:.2f} 倍" for T in few]
     zh = (
-        f"在一个文本上训练一步，注意力的速度是参数相同的 LSTM 的：{first} 个词元时 "
-        f"{one[first]:.2f} 倍，{best} 个时 {one[best]:.2f} 倍（{ms['attention']:.1f} 对 "
-        f"{ms['lstm']:.1f} 毫秒），{last} 个时 {one[last]:.2f} 倍。满批：{texts[first]} 个长 "
-        f"{first} 的文本 {full[first]:.2f} 倍，{texts[best]} 个长 {best} 的文本 {full[best]:.2f} "
-        f"倍。再写一个词元（无法并行）：已有 {first} 个时 {writing[first]:.2f} 倍，{last} 个时 "
-        f"{writing[last]:.2f} 倍。（{evidence['device']}，线程数 {evidence['threads']}）"
+        f"在一个文本上训练一步，注意力的速度是参数相同的 LSTM 的：{'，'.join(single)}。满批："
+        f"{'，'.join(batched)}。再写一个词元（无法并行）：已有 {first} 个时 "
+        f"{writing[first]:.2f} 倍，{last} 个时 {writing[last]:.2f} 倍。（{evidence['device']}，线程"
+        f"数 {evidence['threads']}）"
     )
     if verdict is Verdict.HOLDS_WHEN:
         lists = {kind: ", ".join(map(str, some)) or "–" for kind, some in holds.items()}

@@ -69,7 +69,9 @@ def measure(
     return {
         "stories": len(stories),
         "steps": plan.steps,
-        "rates": {answers: made[answers, plan.optimizer][0].factor for answers in (NAME, GENDER)},
+        "rates": {
+            answers: made[answers, plan.optimizer][0].rates.shown() for answers in (NAME, GENDER)
+        },
         "chance": sum(1 / n for n in words) / len(words),
         "readers": found,
     }

@@ -10,15 +10,16 @@ from torch import Tensor
 from glasshead.lab.alignments import Links, error_rates, least_error
 from glasshead.lab.claims.claim import Budget, Claim, Evidence, Finding, Verdict, Words
 from glasshead.lab.claims.order_figure import draw
+from glasshead.lab.claims.readers import BEST_FACTOR
+from glasshead.lab.claims.search import WENT_ON, cautions
 from glasshead.lab.claims.stats import Interval, cohens_d, difference, mean
 from glasshead.lab.claims.translators import (
-    FACTORS,
     Langs,
     Reach,
     Settings,
     Written,
     fresh,
-    trained,
+    translators,
     written,
 )
 from glasshead.lab.referents import Head
@@ -54,28 +55,16 @@ def measure(
     if not budget.quick:
         tests["de", "en"] |= {"encoder": few, "both": few}
         tests["zh", "de"] = {"cross": few, "neither": few}
-    total = sum(
-        len(seeds) * plan.steps + len(FACTORS) * plan.search_steps
-        for sides in tests.values()
-        for seeds in sides.values()
-    )
-    done = 0
-    found: dict[str, Any] = {}
-    for langs, sides in tests.items():
-        unseen = list(islice(World().stories("test"), n))
-        found[",".join(langs)] = {**_controls(langs, unseen, budget.seeds), "arms": {}}
-        for arm, seeds in sides.items():
-
-            def tell(what: str = f"{'→'.join(langs)}, reach: {arm}") -> None:
-                nonlocal done
-                done += 1
-                if done % 10 == 0:
-                    budget.progress(min(0.98, done / max(total, 1)), what)
-
-            models, factor = trained(langs, arms[arm], seeds, plan, tell)
-            chosen = [(model, arms[arm]) for model in models]
-            figures = _figures(chosen, langs, unseen)
-            found[",".join(langs)]["arms"][arm] = {**figures, "rate": factor}
+    sides = [(langs, arm, seeds) for langs, some in tests.items() for arm, seeds in some.items()]
+    made = translators(budget, [(langs, arms[arm], seeds) for langs, arm, seeds in sides], plan)
+    unseen = list(islice(World().stories("test"), n))
+    budget.progress(0.98, "looking")
+    found: dict[str, Any] = {
+        ",".join(langs): {**_controls(langs, unseen, budget.seeds), "arms": {}} for langs in tests
+    }
+    for (langs, arm, _), (models, rates) in zip(sides, made, strict=True):
+        figures = _figures([(model, arms[arm]) for model in models], langs, unseen)
+        found[",".join(langs)]["arms"][arm] = {**figures, "rate": rates.shown()}
     return {"stories": n, "steps": plan.steps, "near": NEAR, "pairs": found}
 
 
@@ -289,7 +278,12 @@ def _words(verdict: Verdict, evidence: Evidence, where: Sequence[str]) -> Words:
                 f"反过来，交叉注意力受限而编码器自由：{encoder:.1%}。两者都自由：{both:.1%}，对齐错"
                 f"误率 {mean(arms['both']['error']):.2f}。"
             )
-    return Words(" ".join(en), "".join(zh))
+        names = {arm: Words(f"{arrow} {arm}, times the usual", f"{arrow} {arm}，通常的倍数")
+                 for arm in ("cross", "neither")}  # fmt: skip
+        aside = cautions({arm: arms[arm]["rate"] for arm in names}, names)
+        en.append(aside.en.strip())
+        zh.append(aside.zh)
+    return Words(" ".join(filter(None, en)), "".join(zh))
 
 
 CLAIM = Claim(
@@ -305,13 +299,14 @@ CLAIM = Claim(
         "Translators of the embedded world, one layer each, from German to English (the full run: "
         "also from Chinese to German). The encoder may look only at words next to each other, so "
         "it cannot put them in order. Then one thing is changed: cross-attention may look "
-        "anywhere, or only beside its own place. Same stories, steps and search of learning rates. "
+        "anywhere, or only beside its own place. Same stories, steps and search of "
+        f"{BEST_FACTOR.en}. "
         "Where the best head looks (chosen on other stories) is compared with the world's own "
         "alignments; controls: the diagonal, untrained translators, the alignments of another "
         "story. The full run adds the encoder alone, and both free.",
         "内置世界的译者，编码器和解码器各一层，从德语到英语（完整运行还有汉语到德语）。编码器只许看"
         "相邻的词，所以不能调整语序。然后只改变一件事：交叉注意力可以看任何地方，或只许看同一位置附"
-        "近。故事、步数和学习率搜索都相同。最好的头（在别的故事上选出）看的地方，与世界自己的词对应"
+        f"近。故事、步数和{BEST_FACTOR.zh}都相同。最好的头（在别的故事上选出）看的地方，与世界自己的词对应"
         "比较；对照：对角线、未训练的译者、别的故事的对应。完整运行还包括只有编码器自由，以及两者都"
         "自由。",
     ),
@@ -333,4 +328,5 @@ CLAIM = Claim(
     measure=measure,
     judge=judge,
     draw=draw,
+    tried=WENT_ON,
 )

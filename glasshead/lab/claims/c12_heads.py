@@ -74,7 +74,7 @@ def measure(
         found["accuracy"].append(_accuracy(model, batch, []))
         found["singly"].append(_singly(model, batch))
         found["together"].append(_together(model, chosen_on, batch))
-    fixed = {"stories": n, "steps": plan.steps, "rate": made[0].factor}
+    fixed = {"stories": n, "steps": plan.steps, "rate": made[0].rates.shown()}
     fixed |= {"layers": layers, "heads": maps.shape[1]}
     return fixed | {"relation_names": list(RELATIONS), **found}
 

@@ -1,6 +1,5 @@
 """Claim 15: a feed-forward layer adds expressiveness. Why did it make rung 5 worse than rung 4?"""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,27 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glasshead.lab.claims.claim import (
-    SEARCH_SEEDS,
-    Budget,
-    Claim,
-    Evidence,
-    Finding,
-    Verdict,
-    Words,
-)
+from glasshead.lab.claims.claim import Budget, Claim, Evidence, Finding, Verdict, Words
 from glasshead.lab.claims.drawing import AGAINST, FOR, GREY, OTHER, band, tidy
 from glasshead.lab.claims.rnn import count
+from glasshead.lab.claims.search import BEST_RATE, RATES, WENT_ON, cautions, searched, shown
 from glasshead.lab.claims.stats import Interval, difference, mean
-from glasshead.lab.claims.training import (
-    RATES,
-    Searched,
-    TextTask,
-    at_edge,
-    fit,
-    searched,
-    shown,
-)
+from glasshead.lab.claims.training import TextTask, fit
 from glasshead.model.gpt import GPT, GPTConfig
 
 __all__ = ["CLAIM", "judge", "measure"]
@@ -81,6 +65,7 @@ def measure(
         lambda side, lr, seed: _table(sides[side], lr, seed, table_steps),
         lambda right: -right,
         rates,
+        failed=0.0,
     )
     return {
         **text,
@@ -96,7 +81,8 @@ def measure(
 
 
 def _text(budget: Budget, feed_forward: str, steps: int, rates: Sequence[float]) -> dict[str, Any]:
-    """Rungs 4 and 5, and what lies between: every rate, with and without residual."""
+    """Rungs 4 and 5, and what lies between: each at its best rate and at every one of `rates`, with
+    and without residual."""
     task = TextTask(block=8, batch_size=32)
     kinds = {
         "attention": "none",
@@ -108,21 +94,23 @@ def _text(budget: Budget, feed_forward: str, steps: int, rates: Sequence[float])
         for residual in ("", "residual ")
         for name, kind in kinds.items()
     }
-    losses: dict[str, list[list[float]]] = {side: [[] for _ in rates] for side in sides}
-    found: dict[str, Searched[float]] = {}
-    runs = len(sides) * len(rates)
-    search = SEARCH_SEEDS[:1] if len(rates) > 1 else ()  # one rate needs no search
-    for n, (side, settings) in enumerate(sides.items()):
-        one: Searched[float] = Searched({}, [])
-        for at, lr in enumerate(rates):
-            budget.progress((n * len(rates) + at) / runs, f"{side}, rate {lr:g}")
-            ends = [
-                task.train(task.gpt(seed, **settings), lr=lr, seed=seed, steps=steps, points=1)
-                for seed in (*search, *budget.seeds)
-            ]
-            one.scores[lr] = ends[0].val[-1] if search else math.inf
-            losses[side][at] = [end.val[-1] for end in ends[len(search) :]]
-        found[side] = one
+
+    def run(side: str, lr: float, seed: int) -> float:
+        model = task.gpt(seed, **sides[side])
+        return task.train(model, lr=lr, seed=seed, steps=steps, points=1).val[-1]
+
+    def progress(done: float, what: str) -> None:
+        budget.progress(done / 2, what)
+
+    within = Budget(budget.quick, budget.seeds, progress)
+    found = searched(within, list(sides), run, lambda loss: loss, rates)
+    losses: dict[str, dict[str, list[float]]] = {}
+    for n, (side, one) in enumerate(found.items()):
+        budget.progress((1 + n / len(sides)) / 2, f"{side}, every rate")
+        losses[side] = {
+            f"{lr:g}": one.results if lr == one.lr else [run(side, lr, s) for s in budget.seeds]
+            for lr in sorted({*rates, one.lr})
+        }
     return {"steps": steps, "rates": list(rates), "search": shown(found), "losses": losses,
             "unigram": task.unigram()}  # fmt: skip
 
@@ -153,12 +141,11 @@ def judge(evidence: Evidence) -> Finding:
     losses, rates = evidence["losses"], evidence["rates"]
 
     def at_best(side: str) -> list[float]:
-        values: list[float] = losses[side][rates.index(evidence["search"][side]["best"])]
+        values: list[float] = losses[side][f"{evidence['search'][side]['best']:g}"]
         return values
 
     def worse(before: str, after: str, lr: float) -> Interval:
-        at = rates.index(lr)
-        return difference(losses[after][at], losses[before][at])
+        return difference(losses[after][f"{lr:g}"], losses[before][f"{lr:g}"])
 
     right = evidence["table"]["right"]
     on_text = difference(at_best("residual attention"), at_best("residual wide"))
@@ -217,7 +204,7 @@ def judge(evidence: Evidence) -> Finding:
         zh += "文本或表学到的太少，因此无法判断。"
     tables = {f"table {side}": one for side, one in table["rates"].items()}
     search = {**evidence["search"], **tables}
-    edge = at_edge(search, EDGE_NAMES)
+    aside = cautions(search, DECIDING)
     numbers: dict[str, Interval | float] = {
         "text, best rates: loss lower by": on_text,
         f"text, rate {low:g}: loss higher by": slow,
@@ -227,11 +214,11 @@ def judge(evidence: Evidence) -> Finding:
         f"the same with a residual, rate {high:g}": mended,
         "text: attention below character frequencies by": mean(without),
     }
-    return Finding(verdict, Words(en + edge.en, zh + edge.zh), numbers)
+    return Finding(verdict, Words(en + aside.en, zh + aside.zh), numbers)
 
 
 # Of the sides that decide.
-EDGE_NAMES = {
+DECIDING = {
     "residual attention": Words("attention on the text", "文本上的注意力"),
     "residual wide": Words("feed-forward on the text", "文本上的前馈"),
     "table attention": Words("attention on the table", "表上的注意力"),
@@ -273,9 +260,8 @@ def draw(evidence: Evidence, figure: Any, lang: str) -> None:
         base = evidence["losses"][f"{residual}attention"]
         for kind, (name, color) in kinds.items():
             after = evidence["losses"][f"{residual}{kind}"]
-            gains = [
-                [b - a for a, b in zip(x, y, strict=True)] for x, y in zip(base, after, strict=True)
-            ]
+            pairs = [(base[f"{lr:g}"], after[f"{lr:g}"]) for lr in rates]
+            gains = [[b - a for a, b in zip(*pair, strict=True)] for pair in pairs]
             tail = Words("with residual", "有残差") if residual else Words("no residual", "无残差")
             label = f"{name[lang]} · {tail[lang]}"
             band(left, rates, gains, color, linestyle=style, label=label)
@@ -319,11 +305,12 @@ CLAIM = Claim(
     how=Words(
         "One layer of attention on the stories as in rungs 4 and 5, without a feed-forward, with "
         "rung 5's (linear, ReLU), with one widened four times; each with and without a residual, "
-        "at three rates. Apart from it, a table of random answers to be learned by heart, where a "
-        "control puts the feed-forward's parameters into two more layers of attention.",
+        f"with {BEST_RATE.en} and with each of the three. Apart from it, a table of random answers "
+        "to be learned by heart, where a control puts the feed-forward's parameters into two more "
+        "layers of attention.",
         "在故事文本上训练一层注意力，如第 4、5 级：无前馈、第 5 级的前馈（线性层加 ReLU）、加宽四倍"
-        "的前馈；各有残差与无残差，三个学习率。另外背一张随机答案的表；对照组把前馈层的参数换成再加"
-        "两层注意力。",
+        f"的前馈；各有残差与无残差，取{BEST_RATE.zh}，也看那三个学习率各自如何。另外背一张随机答案"
+        "的表；对照组把前馈层的参数换成再加两层注意力。",
     ),
     for_=Words(
         f"At the best rates the loss on the stories falls by more than {BETTER} nats, {MORE:.0%} "
@@ -347,10 +334,10 @@ CLAIM = Claim(
         "The verdict was “holds” until the control with equal parameters was let count; the "
         "table's model was made narrower, because at width 32 everyone solved it. At first the "
         f"control only had to be no {MORE:.0%} better; now it has to be {MORE:.0%} worse; and that "
-        "something must have been learned was not asked.",
+        f"something must have been learned was not asked. {WENT_ON.en}",
         "在“参数量相等”的对照计入之前，结论曾是“成立”；查表任务的模型后来变窄了，因为宽度 32 时"
         f"谁都能全对。起初只要求对照不比它好 {MORE:.0%}，现在要求对照比它差 {MORE:.0%}；也没有"
-        "要求先学到东西。",
+        f"要求先学到东西。{WENT_ON.zh}",
     ),
     correction=Words(
         "004 describes rung 5's feed-forward as two layers, widened four times. The code of rung 5 "

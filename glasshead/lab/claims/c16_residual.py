@@ -7,8 +7,9 @@ from typing import Any
 
 from glasshead.lab.claims.claim import Budget, Claim, Evidence, Finding, Verdict, Words
 from glasshead.lab.claims.drawing import AGAINST, CHANCE, FOR, OTHER, SERIES, band, tidy
+from glasshead.lab.claims.search import BEST_RATE, RATES, WENT_ON, cautions, searched, shown
 from glasshead.lab.claims.stats import Interval, difference, geometric, mean
-from glasshead.lab.claims.training import RATES, TextTask, at_edge, searched, shown
+from glasshead.lab.claims.training import TextTask
 from glasshead.model.loss import next_token_loss
 
 __all__ = ["CLAIM", "judge", "measure"]
@@ -117,16 +118,16 @@ def judge(evidence: Evidence) -> Finding:
         f"At {deepest} layers the gradient at the embeddings is {share['without']:.0e} of "
         f"what it is at one layer without residuals, {share['with']:.2g} times with them, "
         f"{share['with, pre-norm']:.2g} times with pre-norm beside them (norms without "
-        f"residuals: {share['norm alone'].value:.2g}). {depth} layers, {steps} steps, the best of "
-        f"three rates: loss {best['without']:.3f} without, {best['with']:.3f} with, "
+        f"residuals: {share['norm alone'].value:.2g}). {depth} layers, {steps} steps, each at its "
+        f"best rate: loss {best['without']:.3f} without, {best['with']:.3f} with, "
         f"{best['with, pre-norm']:.3f} with pre-norm; character frequencies alone give "
         f"{unigram:.3f}, one layer {best[EASY]:.3f}. "
     )
     zh = (
         f"{deepest} 层时，嵌入处的梯度与一层时之比：无残差 {share['without']:.0e}，有残差 "
         f"{share['with']:.2g}，有残差加前置归一化 {share['with, pre-norm']:.2g}（只有归"
-        f"一化、无残差：{share['norm alone'].value:.2g}）。{depth} 层训练 {steps} 步，各取三个学习"
-        f"率中最好的：损失无残差 {best['without']:.3f}，有残差 {best['with']:.3f}，加前置归一化 "
+        f"一化、无残差：{share['norm alone'].value:.2g}）。{depth} 层训练 {steps} 步，各取最好的学"
+        f"习率：损失无残差 {best['without']:.3f}，有残差 {best['with']:.3f}，加前置归一化 "
         f"{best['with, pre-norm']:.3f}；只凭字频为 {unigram:.3f}，一层为 "
         f"{best[EASY]:.3f}。"
     )
@@ -144,7 +145,8 @@ def judge(evidence: Evidence) -> Finding:
     if not easy.low > LEARNED:
         en += " One layer learned next to nothing either, so one cannot tell."
         zh += "一层的网络也几乎什么都没学到，因此无法判断。"
-    edge = at_edge(evidence["rates"], {side: NAMES[side][0] for side in ("without", "with")})
+    names = {side: name for side, (name, _) in NAMES.items() if side in losses}
+    aside = cautions(evidence["rates"], {**names, EASY: Words("one layer", "一层")})
     numbers: dict[str, Interval | float] = {
         **{
             f"log10 of the gradient at {deepest} layers over one, {side}": mean(
@@ -160,7 +162,7 @@ def judge(evidence: Evidence) -> Finding:
         "loss without minus with": gap,
         "unigram": unigram,
     }
-    return Finding(verdict, Words(en + edge.en, zh + edge.zh), numbers)
+    return Finding(verdict, Words(en + aside.en, zh + aside.zh), numbers)
 
 
 NAMES = {
@@ -226,10 +228,10 @@ CLAIM = Claim(
     how=Words(
         "The blocks of rungs 6 and 7 without residuals, with them, with pre-norm as well, and with "
         "norms alone. The gradient of the loss at the embeddings, untrained, from 1 to 24 layers; "
-        "then a deep net of each kind trained on the stories with the best of three rates. "
+        f"then a deep net of each kind trained on the stories with {BEST_RATE.en}. "
         "Controls: character frequencies, and one layer trained as long.",
         "第 6、7 级的块：无残差、有残差、残差加前置归一化、只有归一化。未训练时损失对嵌入的梯度，1 "
-        "到 24 层；再各取三个学习率中最好的，在故事文本上训练深层网络。对照：只凭字频；同样训练的一"
+        f"到 24 层；再各取{BEST_RATE.zh}，在故事文本上训练深层网络。对照：只凭字频；同样训练的一"
         "层网络。",
     ),
     for_=Words(
@@ -253,12 +255,14 @@ CLAIM = Claim(
     tried=Words(
         "The verdict depends on the block: with the blocks of rung 8 gradients with residuals "
         "grew only 16 times over 24 layers and the verdict was “holds”. Those of rungs 6 and 7 "
-        "are used, because the residual enters there. The rates were widened once. Ratios were "
-        "first averaged as they are, now in logs, and one layer must have learned something: both "
-        "came after the first results.",
+        "are used, because the residual enters there. The rates were widened once. These rules "
+        "came after the first results: ratios are averaged in logs, one layer must have learned "
+        "something, intervals across a threshold tell nothing, and “only with a norm” asks that "
+        f"with pre-norm nothing bursts. {WENT_ON.en}",
         "结论取决于用哪种块：用第 8 级的块，带残差的梯度经 24 层只增长 16 "
         "倍，结论会是“成立”。这里用第 6、7 "
-        "级的块，因为残差正是在那里加入的。学习率的范围放宽过一次。起初直接平均比值，"
-        "现在在对数上平均，并要求一层的网络先学会；这两条是看过最初的结果之后定的。",
+        "级的块，因为残差正是在那里加入的。学习率的范围放宽过一次。以下几条是看过最初的结果之后定"
+        "的：比值在对数上平均；一层的网络必须先学会；区间跨过门槛则无法判断；说“要有归一化”，须是"
+        f"加前置归一化后确实不爆炸。{WENT_ON.zh}",
     ),
 )

@@ -1,11 +1,23 @@
 """Claim 17: LayerNorm speeds convergence."""
 
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from glasshead.lab.claims.claim import Budget, Claim, Evidence, Finding, Verdict, Words
 from glasshead.lab.claims.drawing import AGAINST, FOR, SERIES, band, tidy
+from glasshead.lab.claims.search import (
+    BEST_RATE,
+    BURST,
+    RATES,
+    WENT_ON,
+    cautions,
+    searched,
+    shown,
+)
+from glasshead.lab.claims.spread import parted
 from glasshead.lab.claims.stats import Interval, difference, geometric
-from glasshead.lab.claims.training import BURST, RATES, Course, TextTask, at_edge, searched, shown
+from glasshead.lab.claims.training import Course, TextTask
 
 __all__ = ["CLAIM", "judge", "measure"]
 
@@ -21,42 +33,55 @@ def measure(
     norm_place: str = "pre",
     depths: tuple[int, ...] | None = None,
     steps: int | None = None,
+    rates: Sequence[float] = RATES,
 ) -> Evidence:
     """`norm_place`: where the norm stands that is compared with none."""
     depths = depths or ((1, 16) if budget.quick else (1, 6, 24))
     steps = steps or (110 if budget.quick else 200)
-    task = TextTask(block=8, batch_size=32)
+    items = [(depth, side, place, steps, rates) for depth in depths
+             for side, place in (("none", "none"), ("norm", norm_place))]  # fmt: skip
+    found = parted(budget, _learned, items, [item[0] + 1 for item in items])
     courses: dict[str, dict[str, Any]] = {}
-    weights = [depth + 1 for depth in depths]
-    for at, depth in enumerate(depths):
-
-        def part(done: float, what: str, at: int = at) -> None:
-            share = (sum(weights[:at]) + weights[at] * done) / sum(weights)
-            budget.progress(share, f"{depths[at]} layers, {what}")
-
-        # The search's runs at each rate: what either side does when both get the same one.
-        tried: dict[str, dict[str, list[float]]] = {"none": {}, "norm": {}}
-
-        def run(side: str, lr: float, seed: int, depth: int = depth, tried: Any = tried) -> Course:
-            place = norm_place if side == "norm" else "none"
-            model = task.gpt(seed, **LAYER, n_layers=depth, norm_place=place)
-            course = task.train(model, lr=lr, seed=seed, steps=steps, points=POINTS)
-            tried[side].setdefault(f"{lr:g}", course.val)
-            return course
-
-        found = searched(
-            Budget(budget.quick, budget.seeds, part),
-            ("none", "norm"),
-            run,
-            lambda course: course.val[-1],
-        )
+    for depth, none, norm in zip(depths, found[::2], found[1::2], strict=True):
+        sides = {"none": none, "norm": norm}
         courses[str(depth)] = {
-            "rates": shown(found),
-            "by rate": tried,
-            "val": {side: [course.val for course in one.results] for side, one in found.items()},
-            "at": found["none"].results[0].steps,
+            name: {side: one[name] for side, one in sides.items()}
+            for name in ("rates", "by rate", "val")
         }
-    return {"depths": list(depths), "steps": steps, "courses": courses, "unigram": task.unigram()}
+        courses[str(depth)]["at"] = none["at"]
+    return {
+        "depths": list(depths),
+        "steps": steps,
+        "courses": courses,
+        "unigram": _task().unigram(),
+    }
+
+
+@cache
+def _task() -> TextTask:
+    return TextTask(block=8, batch_size=32)
+
+
+def _learned(
+    budget: Budget, depth: int, side: str, place: str, steps: int, rates: Sequence[float]
+) -> dict[str, Any]:
+    """One side at one depth: the search, its curve at each rate, and those of the results."""
+    tried: dict[str, list[float]] = {}
+
+    def run(side: str, lr: float, seed: int) -> Course:
+        model = _task().gpt(seed, **LAYER, n_layers=depth, norm_place=place)
+        course = _task().train(model, lr=lr, seed=seed, steps=steps, points=POINTS)
+        # The search's runs come first: what either side does when both get the same rate.
+        tried.setdefault(f"{lr:g}", course.val)
+        return course
+
+    one = searched(budget, (side,), run, lambda course: course.val[-1], rates)
+    return {
+        "rates": shown(one)[side],
+        "by rate": tried,
+        "val": [course.val for course in one[side].results],
+        "at": one[side].results[0].steps,
+    }
 
 
 def _sooner(steps: list[int], slow: list[float], fast: list[float]) -> float:
@@ -146,9 +171,9 @@ def judge(evidence: Evidence) -> Finding:
     if unsure:
         en += f" One cannot tell at depth {', '.join(map(str, unsure))}."
         zh += f"{'、'.join(map(str, unsure))} 层时无法判断。"
-    edge = at_edge(
-        {
-            f"{d} {side}": evidence["courses"][str(d)]["rates"][side]
+    aside = cautions(
+        {  # how many failed to train has been said
+            f"{d} {side}": {**evidence["courses"][str(d)]["rates"][side], "diverged": []}
             for d in sooner
             for side in names
         },
@@ -162,7 +187,7 @@ def judge(evidence: Evidence) -> Finding:
         **{f"times fewer steps, depth {d}": value for d, value in sooner.items()},
         **{f"loss lower by, depth {d}": value for d, value in lower.items()},
     }
-    return Finding(verdict, Words(en + edge.en, zh + edge.zh), numbers)
+    return Finding(verdict, Words(en + aside.en, zh + aside.zh), numbers)
 
 
 def draw(evidence: Evidence, figure: Any, lang: str) -> None:
@@ -185,17 +210,20 @@ def draw(evidence: Evidence, figure: Any, lang: str) -> None:
     tidy(left, title, x=Words("step", "步")[lang])
     left.legend(fontsize=8)
     shades = {depth: SERIES[n] for n, depth in enumerate(evidence["depths"])}
+    ticks: set[float] = set()
     for depth, color in shades.items():
         by_rate = evidence["courses"][str(depth)]["by rate"]
-        pairs = {lr: [by_rate[side][f"{lr:g}"][-1] for side in ("norm", "none")] for lr in RATES}
+        both = sorted(set(by_rate["norm"]) & set(by_rate["none"]), key=float)
+        pairs = {float(lr): [by_rate[side][lr][-1] for side in ("norm", "none")] for lr in both}
         gains = {lr: norm - none for lr, (norm, none) in pairs.items() if max(norm, none) < BURST}
+        ticks |= set(pairs)
         layers = Words(f"{depth} layers" if depth > 1 else "1 layer", f"{depth} 层")[lang]
         right.plot(
             list(gains), list(gains.values()), color=color, marker="o", markersize=4, label=layers
         )
     right.axhline(0, color="#8a8f98", linewidth=1)
     right.set_xscale("log")
-    right.set_xticks(RATES, [f"{lr:g}" for lr in RATES])
+    right.set_xticks(sorted(ticks), [f"{lr:g}" for lr in sorted(ticks)])
     right.minorticks_off()
     title = Words("What the norm changes at one rate", "同一学习率下归一化的影响")[lang]
     tidy(
@@ -216,10 +244,10 @@ CLAIM = Claim(
     source="004",
     how=Words(
         "Nets with residuals on the stories, with pre-norm and without, from shallow to deep; both "
-        "with the same steps and batches and each with the best of three rates. Counted: how many "
+        f"with the same steps and batches and each with {BEST_RATE.en}. Counted: how many "
         "times fewer steps the one needs to the loss where the other ends.",
-        "在故事文本上训练带残差的网络，有或没有前置归一化，由浅到深；步数和批次相同，各取三个学习率"
-        "中最好的。量：达到对方最终损失所需步数少多少倍。",
+        "在故事文本上训练带残差的网络，有或没有前置归一化，由浅到深；步数和批次相同，各取"
+        f"{BEST_RATE.zh}。量：达到对方最终损失所需步数少多少倍。",
     ),
     for_=Words(
         f"At every depth the net with norms needs at least {FASTER} times fewer steps. At some "
@@ -238,8 +266,9 @@ CLAIM = Claim(
     tried=Words(
         "Depth was raised until something could be told: at 6 layers 1.17 times fewer steps, "
         "at 12 1.26 [1.18, 1.32], both “cannot tell” (seeds 0 to 2). Ratios were averaged "
-        "as they are at first, now in logs.",
+        f"as they are at first, now in logs. {WENT_ON.en}",
         "深度加到能分出结论为止：6 层时省 1.17 倍的步数，12 层时 1.26 [1.18, "
-        "1.32]，两次都“无法判断”（种子 0 到 2）。起初直接平均比值，现在在对数上平均。",
+        "1.32]，两次都“无法判断”（种子 0 到 2）。起初直接平均比值，现在在对数上平均。"
+        f"{WENT_ON.zh}",
     ),
 )

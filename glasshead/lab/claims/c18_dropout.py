@@ -6,8 +6,9 @@ from typing import Any
 
 from glasshead.lab.claims.claim import Budget, Claim, Evidence, Finding, Verdict, Words
 from glasshead.lab.claims.drawing import AGAINST, FOR, OTHER, band, tidy
+from glasshead.lab.claims.search import BEST_RATE, RATES, WENT_ON, cautions, searched, shown
 from glasshead.lab.claims.stats import Interval, difference, mean
-from glasshead.lab.claims.training import RATES, Course, TextTask, at_edge, searched, shown
+from glasshead.lab.claims.training import Course, TextTask
 
 __all__ = ["CLAIM", "judge", "measure"]
 
@@ -51,7 +52,7 @@ def measure(
         found = searched(within, list(sides), runner(size), lambda course: course.val[-1], rates)
         results = {side: one.results for side, one in found.items()}
         texts[str(size)] = {"rates": shown(found), **_curves(results)}
-    # The smallest text again, at the largest rate: trained on long after it has been learned.
+    # The smallest text again, at a large rate: trained on long after it has been learned.
     budget.progress(1 - 1 / parts, f"{sizes[0]:,} characters, rate {rates[-1]:g}")
     run = runner(sizes[0])
     pushed = {side: [run(side, rates[-1], seed) for seed in budget.seeds] for side in sides}
@@ -86,7 +87,7 @@ class Effect:
     """What so much dropout does."""
 
     tuned: Interval  # the loss lower by: small text, best rates
-    hard: Interval  # the same, both at the largest rate
+    hard: Interval  # the same, both at the large rate
     closed: Interval  # there, the gap narrower by
     ample: Interval  # the loss lower by: large text
 
@@ -184,8 +185,12 @@ def judge(evidence: Evidence) -> Finding:
         side: Words(f"dropout {float(side):.0%}", f"dropout {float(side):.0%}")
         for side in evidence["dropout"]
     }
-    edge = at_edge(evidence["texts"][str(few)]["rates"], names)
-    return Finding(verdict, Words(en + edge.en, zh + edge.zh), numbers)
+    for size in dict.fromkeys((few, many)):
+        on = {side: Words(f"{name.en} on {size:,} characters", f"{size:,} 个字、{name.zh}")
+              for side, name in names.items()}  # fmt: skip
+        aside = cautions(evidence["texts"][str(size)]["rates"], on)
+        en, zh = en + aside.en, zh + aside.zh
+    return Finding(verdict, Words(en, zh), numbers)
 
 
 def _crossing(text: dict[str, Any], side: str) -> int | None:
@@ -239,11 +244,12 @@ CLAIM = Claim(
     source="002, 004",
     how=Words(
         "The same GPT on few and on many characters of the stories, with dropout and without, the "
-        "same steps and batches, each with the best of three rates; then the small text again at "
-        "the largest rate, trained on long after it is learned. Losses are measured with dropout "
-        "off.",
-        "同样的 GPT，在很少和很多字的故事文本上训练，有或没有 dropout；步数和批次相同，各取三个学习"
-        "率中最好的；再用最大的学习率在小文本上过度训练。损失都在关闭 dropout 时测量。",
+        f"same steps and batches, each with {BEST_RATE.en}; then the small text again at "
+        f"rate {RATES[-1]:g}, trained on long after it is learned. Losses are measured with "
+        "dropout off.",
+        "同样的 GPT，在很少和很多字的故事文本上训练，有或没有 dropout；步数和批次相同，各取"
+        f"{BEST_RATE.zh}；再用学习率 {RATES[-1]:g} 在小文本上过度训练。损失都在关闭 dropout 时测"
+        "量。",
     ),
     for_=Words(
         f"Where the net over-fits (gap above {OVERFIT} nats), dropout narrows the gap and lowers "
@@ -266,9 +272,10 @@ CLAIM = Claim(
         "This is the third design; the first two could tell nothing. The size of the small "
         "text and the rate that over-trains were set after a look with one seed, in which "
         "dropout hurt on a text a third as long and helped on this one. At first 20 % alone was "
-        "judged.",
+        f"judged. {WENT_ON.en}",
         "这是第三个方案，前两个都“无法判断”。小文本的长度与“练过头”的学习率，是用一个种子看过之"
-        "后定的；那一次，文本只有三分之一长时 dropout 有害，在这一长度上有益。起初只判断 20%。",
+        "后定的；那一次，文本只有三分之一长时 dropout 有害，在这一长度上有益。起初只判断 20%。"
+        f"{WENT_ON.zh}",
     ),
     correction=Words(
         "004's diagram has dropout before the attention. In the code it is applied to the "

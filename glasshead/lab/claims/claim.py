@@ -74,11 +74,15 @@ def _no_progress(done: float, what: str) -> None:
 
 @dataclass(frozen=True)
 class Budget:
-    """How much an experiment may spend. `progress(done, what)`: done goes from 0 to 1."""
+    """How much an experiment may spend. `progress(done, what)`: done goes from 0 to 1.
+
+    `jobs` is how many processes it may have; most claims need one.
+    """
 
     quick: bool
     seeds: tuple[int, ...]
     progress: Callable[[float, str], object] = _no_progress
+    jobs: int = 1
 
     @classmethod
     def of(cls, quick: bool, progress: Callable[[float, str], object] = _no_progress) -> "Budget":

@@ -6,17 +6,20 @@ German gender.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from random import Random
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from glasshead.lab.claims.claim import SEARCH_SEEDS, Budget
+from glasshead.lab.claims.claim import SEARCH_SEEDS, Budget, Words
+from glasshead.lab.claims.search import Rates, outward
+from glasshead.lab.claims.spread import spread
 from glasshead.lab.looking import attentions, looking
 from glasshead.lab.referents import Head, Truth, head_figures, rows_of
 from glasshead.model.transformer import Reader, TransformerConfig
@@ -27,38 +30,46 @@ from glasshead.text.tokenizer import WordTokenizer
 from glasshead.train.config import TrainConfig
 from glasshead.train.loop import Trainer
 from glasshead.train.presets import find_preset
-from glasshead.train.progress import Now, Watch
 from glasshead.train.refer import NOWHERE, ReferTask, Stories, StoryBatch, story_batch
 
 __all__ = [
+    "BEST_FACTOR",
     "FACTORS",
     "GENDER",
     "LANG",
     "LEARNED",
     "NAME",
     "SHUFFLED",
+    "State",
     "Trained",
     "Training",
     "answered",
-    "best_factor",
     "best_head",
+    "by_factor",
     "classes_of",
     "pronoun_rows",
     "readers",
     "referents",
     "seen_stories",
+    "state_of",
     "tokenizer",
-    "trained",
     "unseen_stories",
     "untrained",
     "usual_with",
+    "with_state",
 ]
 
 LANG = "zh"
 # What is answered. A number: which of so many classes, drawn by chance. SHUFFLED is a control: the
 # word that some pronoun of another story stands for.
 NAME, GENDER, SHUFFLED = "name", "gender", "shuffled"
-FACTORS = (1.0, 0.5, 2.0)  # of the usual learning rates: what the search tries
+FACTORS = (0.5, 1.0, 2.0)  # of the usual learning rates: what the search tries
+FACTOR_LADDER = (0.125, 0.25, *FACTORS, 4.0, 8.0)  # and how far it may go
+BEST_FACTOR = Words(
+    "learning rates (half, once and twice the usual, and further out while the best lies at the "
+    "edge, to an eighth and eight times at most)",
+    "学习率搜索（通常的一半、一倍、两倍；只要最好的在边缘就再往外试，最多到八分之一与八倍）",
+)
 STORIES, SEEN = 20_000, 500
 LEARNED = 0.9  # a reader that is right less often has not learned its task, and shows nothing
 
@@ -81,7 +92,7 @@ class Training:
 class Trained:
     model: Reader
     classes: Tensor  # (V,): the answer that each word counts as
-    factor: float  # of the preset's learning rates
+    rates: Rates  # of the preset's learning rates, the factors that were tried
 
 
 @cache
@@ -145,27 +156,12 @@ def untrained(seed: int) -> Reader:
 
 # What was trained in this process, so that three claims need not train it three times.
 _READERS: dict[tuple[str, int, Training], Trained] = {}
-_FACTORS: dict[tuple[str, Training], float] = {}
+_RATES: dict[tuple[str, Training], Rates] = {}
 
 
-def trained(answers: str, seed: int, training: Training, watch: Watch | None = None) -> Trained:
-    """The reader of this seed, with the learning rate that was best for such answers."""
-    key = (answers, seed, training)
-    if key not in _READERS:
-        factor = _factor(answers, training, watch)
-        model, _ = _train(answers, seed, training, training.steps, factor, watch)
-        _READERS[key] = Trained(model, classes_of(answers), factor)
-    return _READERS[key]
-
-
-def best_factor(score: Callable[[float], float]) -> float:
-    """Of the usual learning rates: the one with the lowest score; what is not finite is the worst.
-
-    >>> best_factor(lambda factor: abs(factor - 1.2))
-    1.0
-    """
-    scores = {factor: score(factor) for factor in FACTORS}
-    return min(FACTORS, key=lambda factor: (not math.isfinite(scores[factor]), scores[factor]))
+def by_factor(score: Callable[[float], float], steps: int) -> Rates:
+    """The scores of multiples of the usual learning rates; with no steps for it, no search."""
+    return outward(score, FACTORS, FACTOR_LADDER) if steps else Rates({1.0: math.inf})
 
 
 def usual_with(steps: int, seed: int, factor: float, **more: Any) -> TrainConfig:
@@ -186,23 +182,38 @@ def usual_with(steps: int, seed: int, factor: float, **more: Any) -> TrainConfig
     )
 
 
-def _factor(answers: str, training: Training, watch: Watch | None) -> float:
+def _search(answers: str, training: Training) -> Rates:
     """By the loss on stories not trained on, with a seed that no result has."""
+    steps = training.search_steps
+    return by_factor(
+        lambda factor: _train(answers, SEARCH_SEEDS[0], training, steps, factor)[1], steps
+    )
 
-    def score(factor: float) -> float:
-        steps = training.search_steps
-        return _train(answers, SEARCH_SEEDS[0], training, steps, factor, watch)[1]
 
-    if answers == SHUFFLED:  # there is nothing to learn, so no rate is better at it
-        return _factor(NAME, training, watch)
-    key = (answers, replace(training, steps=0))
-    if key not in _FACTORS:
-        _FACTORS[key] = best_factor(score) if training.search_steps else 1.0
-    return _FACTORS[key]
+def _searched(answers: str, training: Training) -> tuple[str, Training]:
+    """Whose search it is. In shuffled answers there is nothing to learn, so no rate is better."""
+    return NAME if answers == SHUFFLED else answers, replace(training, steps=0)
+
+
+State = dict[str, np.ndarray]
+
+
+def state_of(model: nn.Module) -> State:
+    """What another process needs to have the model, too."""
+    return {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+
+
+def with_state(model: nn.Module, state: Mapping[str, np.ndarray]) -> None:
+    model.load_state_dict({name: torch.from_numpy(array) for name, array in state.items()})
+    model.eval()
+
+
+def _learn(answers: str, seed: int, training: Training, factor: float) -> State:
+    return state_of(_train(answers, seed, training, training.steps, factor)[0])
 
 
 def _train(
-    answers: str, seed: int, training: Training, steps: int, factor: float, watch: Watch | None
+    answers: str, seed: int, training: Training, steps: int, factor: float
 ) -> tuple[Reader, float]:
     """The model, and its loss on stories that it was not trained on."""
     torch.manual_seed(seed)
@@ -217,7 +228,7 @@ def _train(
     size = training.batch_size
     task = ReferTask(model, tokenizer(), stories, LANG, batch_size=size, seed=seed)
     config = usual_with(steps, seed, factor, batch_size=size, optimizer=training.optimizer)
-    outcome = Trainer(task, config, watch=watch).train()
+    outcome = Trainer(task, config).train()
     if outcome.signal:
         raise KeyboardInterrupt
     model.eval()
@@ -232,32 +243,43 @@ def _shuffled(batch: StoryBatch) -> StoryBatch:
     return replace(batch, answers=batch.answers.masked_scatter(at, given[order]))
 
 
-class _Telling(Watch):
-    """Tells a claim's progress how far its trainings are."""
-
-    def __init__(self, total: int, tell: Callable[[float, str], object]) -> None:
-        self.total, self.tell, self.what, self.steps = total, tell, "", 0
-
-    def stepped(self, now: Now) -> None:
-        self.steps += 1
-        if self.steps % 20 == 0:
-            self.tell(min(0.95, self.steps / self.total), self.what)
-
-
 def readers(
     budget: Budget, kinds: Sequence[tuple[str, Sequence[int], Training]]
 ) -> dict[tuple[str, str], list[Trained]]:
     """Train them all, {(answers, optimizer): one reader a seed}, and tell how it goes."""
-    total = sum(
-        len(seeds) * training.steps + len(FACTORS) * training.search_steps
-        for _, seeds, training in kinds
-    )
-    telling, found = _Telling(max(total, 1), budget.progress), {}
-    for answers, seeds, training in kinds:
-        telling.what = f"reader, answers: {answers} ({training.optimizer})"
-        made = [trained(answers, seed, training, telling) for seed in seeds]
-        found[answers, training.optimizer] = made
-    return found
+    missing = [
+        (answers, seed, training)
+        for answers, seeds, training in kinds
+        for seed in seeds
+        if (answers, seed, training) not in _READERS
+    ]
+    searches = [key for key in dict.fromkeys(_searched(a, t) for a, _, t in missing)
+                if key not in _RATES]  # fmt: skip
+    total = sum(len(FACTORS) * training.search_steps for _, training in searches)
+    total, done = max(1, total + sum(training.steps for *_, training in missing)), 0
+
+    def tell(steps: int, what: str) -> None:
+        nonlocal done
+        done += steps
+        budget.progress(0.95 * done / total, what)
+
+    tell(0, "readers")
+    for search, rates in zip(searches, spread(_search, searches, budget.jobs), strict=True):
+        _RATES[search] = rates
+        tell(len(FACTORS) * search[1].search_steps, f"readers, search for {search[0]}")
+    found = [_RATES[_searched(answers, training)] for answers, _, training in missing]
+    items = [(*key, rates.best) for key, rates in zip(missing, found, strict=True)]
+    states = spread(_learn, items, budget.jobs)
+    for key, rates, state in zip(missing, found, states, strict=True):
+        answers, seed, training = key
+        model = Reader(untrained(seed).config)
+        with_state(model, state)
+        _READERS[key] = Trained(model, classes_of(answers), rates)
+        tell(training.steps, f"reader, answers: {answers} ({training.optimizer})")
+    return {
+        (answers, training.optimizer): [_READERS[answers, seed, training] for seed in seeds]
+        for answers, seeds, training in kinds
+    }
 
 
 @torch.no_grad()

@@ -1,14 +1,13 @@
 """Claims are run, one after the other or side by side, and each is kept as soon as it is known."""
 
-import json
+import math
 import multiprocessing
 import queue
-import signal
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,20 +17,23 @@ import torch
 from glasshead.lab.claims import load_claim
 from glasshead.lab.claims.claim import Budget, result_seeds
 from glasshead.lab.claims.drawing import render
-from glasshead.lab.claims.store import Stored, code_of, here, read, write
+from glasshead.lab.claims.spread import end_with_parent, settled
+from glasshead.lab.claims.store import Stored, as_stored, code_of, here, read, write
 
 __all__ = ["Plan", "expected_seconds", "run", "serves"]
 
 # Seconds on one core of a quiet machine (quick, full): only for telling the time left.
 EXPECTED: dict[int, tuple[float, float]] = {
-    1: (1, 3), 2: (1, 3), 3: (2, 5), 4: (1, 1), 5: (80, 480), 7: (20, 70), 9: (15, 40),
-    11: (65, 360), 12: (5, 15), 13: (1, 1), 14: (7, 41), 19: (15, 100),
+    1: (1, 3), 2: (1, 3), 3: (2, 5), 4: (1, 1), 5: (90, 540), 6: (45, 210), 7: (30, 100),
+    8: (10, 60), 9: (15, 40), 10: (80, 400), 11: (70, 400), 12: (5, 15), 13: (1, 1), 14: (7, 41),
+    15: (60, 260), 16: (45, 200), 17: (60, 290), 18: (50, 220), 19: (15, 100),
 }  # fmt: skip
-USUAL = (40.0, 190.0)
 # These look at the same readers, which a process trains once.
 SHARED = (5, 9, 12)
 # These measure time: nothing runs beside them, and they may use every core.
 TIMED = frozenset({8, 14})
+# These have parts that do not depend on each other: how many processes they can have in all.
+PARTS = {5: 8, 6: 3, 9: 8, 10: 2, 11: 8, 12: 5, 17: 2}
 
 Progress = Callable[[int, float, str], object]  # (claim, done from 0 to 1, what)
 
@@ -46,11 +48,11 @@ class Plan:
     jobs: int = 1
     again: bool = False
 
-    def budget(self, progress: Callable[[float, str], object] = lambda done, what: None) -> Budget:
-        usual = Budget.of(self.quick, progress)
-        return (
-            usual if self.seeds is None else Budget(self.quick, result_seeds(self.seeds), progress)
-        )
+    def budget(
+        self, progress: Callable[[float, str], object] = lambda done, what: None, jobs: int = 1
+    ) -> Budget:
+        usual = replace(Budget.of(self.quick, progress), jobs=jobs)
+        return usual if self.seeds is None else replace(usual, seeds=result_seeds(self.seeds))
 
 
 def serves(stored: Stored, plan: Plan) -> bool:
@@ -63,13 +65,16 @@ def serves(stored: Stored, plan: Plan) -> bool:
 
 
 def expected_seconds(number: int, plan: Plan) -> float:
-    return EXPECTED.get(number, USUAL)[0 if plan.quick else 1]
+    return EXPECTED[number][0 if plan.quick else 1]
 
 
 def run(
     numbers: Sequence[int], plan: Plan, progress: Progress = lambda number, done, what: None
 ) -> Iterator[tuple[Stored, bool]]:
-    """Results as they come, and whether each is new. Those that need not run come first."""
+    """Results as they come, and whether each is new. Those that need not run come first.
+
+    A claim that breaks in a process of its own stops no other; it is told in the end.
+    """
     todo = []
     for number in numbers:
         stored = read(plan.folder, number)
@@ -80,23 +85,27 @@ def run(
     plan.folder.mkdir(parents=True, exist_ok=True)
     timed = [number for number in todo if number in TIMED]
     rest = [number for number in todo if number not in TIMED]
-    if plan.jobs > 1 and len(rest) > 1:
-        yield from _side_by_side(_units(rest, plan), plan, progress)
+    broken: dict[int, str] = {}
+    if plan.jobs > 1 and (len(rest) > 1 or set(rest) & set(PARTS)):
+        yield from _side_by_side(_units(rest, plan), plan, progress, broken)
     else:
         for number in sorted(rest):
             yield run_one(number, plan, progress, threads=1), True
     for number in timed:
         yield run_one(number, plan, progress, threads=torch.get_num_threads()), True
+    if broken:
+        told = (f"claim {number} could not be measured:\n{what}" for number, what in broken.items())
+        raise RuntimeError("\n".join(told))
 
 
-def run_one(number: int, plan: Plan, progress: Progress, threads: int) -> Stored:
-    """Measure, judge, draw and keep one claim, in this process."""
+def run_one(number: int, plan: Plan, progress: Progress, threads: int, jobs: int = 1) -> Stored:
+    """Measure, judge, draw and keep one claim, in this process and in so many that it may start."""
     claim, code = load_claim(number), code_of(number)
-    budget = plan.budget(lambda done, what: progress(number, done, what))
+    budget = plan.budget(lambda done, what: progress(number, done, what), jobs)
     started = time.perf_counter()
-    with _settled(threads):
+    with settled(threads):
         # As it will be read: what is judged now and what is judged later is the same.
-        evidence = json.loads(json.dumps(claim.measure(budget)))
+        evidence = as_stored(claim.measure(budget), f"the evidence of claim {number}")
         finding = claim.judge(evidence)
     versions, machine = here(threads)
     stored = Stored(
@@ -116,21 +125,6 @@ def run_one(number: int, plan: Plan, progress: Progress, threads: int) -> Stored
     return stored
 
 
-@contextmanager
-def _settled(threads: int) -> Iterator[None]:
-    """A fixed number of threads, and no subnormal numbers, which are slow and mean nothing."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    torch.set_flush_denormal(True)
-    try:
-        with torch.random.fork_rng([]):
-            torch.manual_seed(0)
-            yield
-    finally:
-        torch.set_flush_denormal(False)
-        torch.set_num_threads(before)
-
-
 def _units(numbers: Sequence[int], plan: Plan) -> list[list[int]]:
     """What one process does in a row; the longest first, or one of them ends up alone.
 
@@ -143,18 +137,34 @@ def _units(numbers: Sequence[int], plan: Plan) -> list[list[int]]:
     return sorted(units, key=lambda unit: -sum(expected_seconds(n, plan) for n in unit))
 
 
+def _shares(units: Sequence[list[int]], plan: Plan) -> list[int]:
+    """How many processes each unit may start, so that no long one keeps all others waiting.
+
+    >>> _shares([[5, 9, 12], [11], [6], [16]], Plan(Path("runs"), jobs=8))
+    [4, 3, 2, 1]
+    """
+    seconds = [sum(expected_seconds(n, plan) for n in unit) for unit in units]
+    fair = sum(seconds) / plan.jobs
+    return [
+        min(math.ceil(some / fair), max(PARTS.get(number, 1) for number in unit))
+        for unit, some in zip(units, seconds, strict=True)
+    ]
+
+
 def _side_by_side(
-    units: Sequence[list[int]], plan: Plan, progress: Progress
+    units: Sequence[list[int]], plan: Plan, progress: Progress, broken: dict[int, str]
 ) -> Iterator[tuple[Stored, bool]]:
-    """`jobs` processes, each of which takes the next unit that is waiting."""
+    """`jobs` processes; of those that take units, each takes the next that is waiting."""
     context: Any = multiprocessing.get_context("spawn")
     waiting, news = context.Queue(), context.Queue()
+    shares = _shares(units, plan)
+    n = plan.jobs - sum(share - 1 for share in shares)
     workers = [
-        context.Process(target=_work, args=(plan, waiting, news), daemon=True)
-        for _ in range(min(plan.jobs, len(units)))
+        context.Process(target=_work, args=(plan, waiting, news))
+        for _ in range(max(1, min(n, len(units))))
     ]
-    for unit in [*units, *[None] * len(workers)]:
-        waiting.put(unit)
+    for item in [*zip(units, shares, strict=True), *[None] * len(workers)]:
+        waiting.put(item)
     try:
         for worker in workers:
             worker.start()
@@ -164,15 +174,19 @@ def _side_by_side(
             if done is not None:
                 progress(number, done, what)
                 continue
-            if what:
-                raise RuntimeError(f"claim {number} could not be measured:\n{what}")
             left.remove(number)
+            if what:
+                broken[number] = what
+                continue
             stored = read(plan.folder, number)
             assert stored is not None
             yield stored, True
     finally:
+        waiting.cancel_join_thread()
         for worker in workers:
-            worker.terminate()
+            if worker.pid is not None:
+                worker.kill()  # and what it has started ends with it
+                worker.join()
 
 
 def _next(news: Any, workers: Sequence[Any], left: set[int]) -> tuple[int, float | None, str]:
@@ -188,12 +202,13 @@ def _next(news: Any, workers: Sequence[Any], left: set[int]) -> tuple[int, float
 
 
 def _work(plan: Plan, waiting: Any, news: Any) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it ends it
-    while (unit := waiting.get()) is not None:
+    end_with_parent()
+    while (item := waiting.get()) is not None:
+        unit, jobs = item
         for number in unit:
             said = ""
             try:
-                run_one(number, plan, lambda *message: news.put(message), threads=1)
+                run_one(number, plan, lambda *message: news.put(message), threads=1, jobs=jobs)
             except BaseException:
                 said = traceback.format_exc()
             news.put((number, None, said))

@@ -7,9 +7,10 @@ runs/claims/05.en.png       the figure, and 05.zh.png
 import ast
 import hashlib
 import json
+import math
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -19,11 +20,11 @@ from typing import Any
 import glasshead.lab.claims as package
 from glasshead import __version__
 from glasshead.checkpoint.files import replacing
-from glasshead.errors import InputError
+from glasshead.errors import InputError, NotFiniteError
 from glasshead.lab.claims.claim import Evidence, Finding, Verdict, Words
 from glasshead.lab.claims.stats import Interval
 
-__all__ = ["Stored", "code_of", "from_json", "here", "read", "to_json", "write"]
+__all__ = ["Stored", "as_stored", "code_of", "from_json", "here", "read", "to_json", "write"]
 
 FOLDER = Path(package.__file__).parent
 
@@ -127,13 +128,35 @@ def from_json(data: Mapping[str, Any]) -> Stored:
     return Stored(**{**data, "seeds": tuple(data["seeds"]), "finding": finding})
 
 
+def as_stored(data: Any, what: str) -> Any:
+    """The data as JSON gives it back, which knows neither NaN nor infinity."""
+    for place, value in _not_finite(data, ""):
+        raise NotFiniteError(
+            f"{what} holds {value}{place and f' at {place}'}",
+            hint="the experiment must say what a training that failed counts as",
+        )
+    return json.loads(json.dumps(data, allow_nan=False))
+
+
+def _not_finite(data: Any, place: str) -> Iterator[tuple[str, float]]:
+    if isinstance(data, float) and not math.isfinite(data):
+        yield place, data
+    elif isinstance(data, Mapping):
+        for key, value in data.items():
+            yield from _not_finite(value, f"{place}/{key}")
+    elif isinstance(data, list | tuple):
+        for n, value in enumerate(data):
+            yield from _not_finite(value, f"{place}/{n}")
+
+
 def write(folder: Path, stored: Stored, figures: Mapping[str, bytes]) -> None:
     """`figures` are PNGs by language. The numbers come last: where they are, all is."""
+    plain = as_stored(to_json(stored), f"the result of claim {stored.number}")
     for lang, picture in figures.items():
         with replacing(folder / f"{stored.number:02}.{lang}.png") as file:
             file.write(picture)
     with replacing(folder / f"{stored.number:02}.json") as file:
-        file.write(json.dumps(to_json(stored), ensure_ascii=False, indent=1).encode())
+        file.write(json.dumps(plain, ensure_ascii=False, indent=1).encode())
 
 
 def read(folder: Path, number: int) -> Stored | None:

@@ -1,43 +1,25 @@
-"""What the experiments that train share: one small loop, a search of rates, the embedded text.
+"""What the experiments that train share: one small loop, and the embedded text.
 
-Whatever is compared gets the same steps, the same batches and the same rates to choose from. The
-rate of each side is chosen with a seed that no result is measured with.
+Whatever is compared gets the same steps, the same batches and the same search for a rate.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from glasshead.errors import NotFiniteError
-from glasshead.lab.claims.claim import SEARCH_SEEDS, Budget, Words
+from glasshead.lab.claims.search import BURST
 from glasshead.lab.ladder import LadderText, read_text
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.loss import next_token_loss
 from glasshead.text.batches import Batch, TextBatches
 
-__all__ = [
-    "BURST",
-    "RATES",
-    "Course",
-    "Searched",
-    "TextTask",
-    "at_edge",
-    "fit",
-    "searched",
-    "shown",
-    "story_text",
-]
-
-RATES = (1e-3, 3e-3, 1e-2)
-# What a loss counts as that is larger or no number: that training failed. JSON knows no infinity.
-BURST = 100.0
-
-Result = TypeVar("Result")
+__all__ = ["Course", "TextTask", "fit", "story_text"]
 
 
 def fit(
@@ -48,95 +30,22 @@ def fit(
     steps: int,
     done: Callable[[int], bool] = lambda step: False,
 ) -> int:
-    """Train with AdamW; the steps taken. `loss(step)`; after each step `done(step)` may end it."""
+    """Train with AdamW; the steps taken. `loss(step)`; after each step `done(step)` may end it.
+
+    A loss that is not finite ends it, too: with an error.
+    """
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, fused=True)
     model.train()
     for step in range(1, steps + 1):
-        loss(step - 1).backward()
+        value = loss(step - 1)
+        if not math.isfinite(value.item()):
+            raise NotFiniteError(f"the loss is {value.item()} at step {step}", hint="a smaller lr")
+        value.backward()
         optimizer.step()
         optimizer.zero_grad()
         if done(step):
             return step
     return steps
-
-
-@dataclass(frozen=True)
-class Searched(Generic[Result]):
-    """One side of a comparison: the rates tried, and the results with the best of them."""
-
-    scores: dict[float, float]
-    results: list[Result]  # one a seed
-
-    @property
-    def lr(self) -> float:
-        return min(self.scores, key=lambda lr: (self.scores[lr], lr))
-
-
-def searched(
-    budget: Budget,
-    sides: Sequence[str],
-    run: Callable[[str, float, int], Result],
-    score: Callable[[Result], float],
-    rates: Sequence[float] = RATES,
-) -> dict[str, Searched[Result]]:
-    """`run(side, lr, seed)` for each rate with a seed of its own, then with the best for each seed.
-
-    The lowest score is the best; one that is not finite is the worst. One rate needs no search.
-    """
-    found: dict[str, Searched[Result]] = {}
-    searching = rates if len(rates) > 1 else ()
-    total = len(sides) * (len(searching) + len(budget.seeds))
-    at = 0
-    for side in sides:
-        one: Searched[Result] = Searched({} if searching else {float(rates[0]): math.inf}, [])
-        for lr in searching:
-            budget.progress(at / total, f"{side}, rate {lr:g}")
-            try:
-                value = score(run(side, float(lr), SEARCH_SEEDS[0]))
-            except NotFiniteError:  # attention met NaN
-                value = math.inf
-            one.scores[float(lr)] = value if math.isfinite(value) else math.inf
-            at += 1
-        for seed in budget.seeds:
-            budget.progress(at / total, f"{side}, seed {seed}")
-            one.results.append(run(side, one.lr, seed))
-            at += 1
-        found[side] = one
-    return found
-
-
-def shown(found: Mapping[str, Searched[Any]]) -> dict[str, Any]:
-    """The search, for the evidence. `edge`: the best is the least or the largest rate tried.
-
-    A score that is not finite, or was not needed, is None.
-    """
-    return {
-        side: {
-            "best": one.lr,
-            "edge": len(one.scores) > 1 and one.lr in (min(one.scores), max(one.scores)),
-            "tried": {
-                f"{lr:g}": score if math.isfinite(score) else None
-                for lr, score in one.scores.items()
-            },
-        }
-        for side, one in found.items()
-    }
-
-
-def at_edge(rates: Mapping[str, Mapping[str, Any]], names: Mapping[str, Words]) -> Words:
-    """A sentence on the sides whose best rate lies at the edge of those tried, if there are any.
-
-    `rates` is what `shown` gave; sides without a name are left out.
-    """
-    edges = {side: rates[side]["best"] for side in names if rates[side]["edge"]}
-    if not edges:
-        return Words("", "")
-    en = ", ".join(f"{names[side].en} ({lr:g})" for side, lr in edges.items())
-    zh = "、".join(f"{names[side].zh}（{lr:g}）" for side, lr in edges.items())
-    return Words(
-        f" At the edge of the rates tried, so that a better one may lie beyond: {en}.",
-        f"最好的学习率在所试范围的边缘，更好的可能在范围之外：{zh}。",
-    )
 
 
 @lru_cache(maxsize=1)
@@ -210,7 +119,7 @@ class TextTask:
             torch.manual_seed(seed)
             try:
                 fit(model, loss, lr=lr, steps=steps, done=look)
-            except NotFiniteError:  # attention met NaN: from here on nothing is learned
+            except NotFiniteError:  # from here on nothing is learned
                 for step in sorted(at - set(course.steps)):
                     note(step, lambda batches: BURST)
         return course

@@ -1,6 +1,6 @@
 """The translators that claim 11 looks into: some may look only at words in about the same place."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -9,8 +9,17 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from glasshead.lab.claims.claim import SEARCH_SEEDS
-from glasshead.lab.claims.readers import FACTORS, best_factor, usual_with
+from glasshead.lab.claims.claim import SEARCH_SEEDS, Budget
+from glasshead.lab.claims.readers import (
+    FACTORS,
+    State,
+    by_factor,
+    state_of,
+    usual_with,
+    with_state,
+)
+from glasshead.lab.claims.search import Rates
+from glasshead.lab.claims.spread import spread
 from glasshead.lab.looking import crossings, looking
 from glasshead.model.transformer import Transformer, TransformerConfig
 from glasshead.observe.intervention import Call, Change, intervening
@@ -23,18 +32,16 @@ from glasshead.text.tokenizer import WordTokenizer
 from glasshead.train.loop import Trainer
 from glasshead.train.parallel import PairConfig, Parallel
 from glasshead.train.presets import find_preset
-from glasshead.train.progress import Now, Watch
 from glasshead.train.translation import TranslationTask
 
 __all__ = [
-    "FACTORS",
     "Langs",
     "Reach",
     "Settings",
     "Written",
     "fresh",
     "told",
-    "trained",
+    "translators",
     "within",
     "written",
 ]
@@ -116,46 +123,52 @@ def fresh(langs: Langs, seed: int) -> Transformer:
     return Transformer(TransformerConfig(words.vocab_size, **shape)).eval()
 
 
-class _Telling(Watch):
-    def __init__(self, tell: Callable[[], object]) -> None:
-        self.tell = tell
+_MODELS: dict[tuple[Langs, Reach, int, Settings], Transformer] = {}
+_RATES: dict[tuple[Langs, Reach, Settings], Rates] = {}
 
-    def stepped(self, now: Now) -> None:
-        self.tell()
+Side = tuple[Langs, Reach, Sequence[int]]  # and the seeds
 
 
-def trained(
-    langs: Langs,
-    reach: Reach,
-    seeds: Sequence[int],
-    settings: Settings,
-    tell: Callable[[], object] = lambda: None,
-) -> tuple[list[Transformer], float]:
-    """One for each seed, with the learning rate that was best; `tell` is called at every step."""
+def translators(
+    budget: Budget, sides: Sequence[Side], settings: Settings
+) -> list[tuple[list[Transformer], Rates]]:
+    """For each side one for each seed, with the learning rate that was best."""
+    missing = [(langs, reach, seed, settings) for langs, reach, seeds in sides for seed in seeds
+               if (langs, reach, seed, settings) not in _MODELS]  # fmt: skip
+    searches = [key for key in dict.fromkeys((*key[:2], settings) for key in missing)
+                if key not in _RATES]  # fmt: skip
+    cost = len(FACTORS) * settings.search_steps
+    total, done = max(1, cost * len(searches) + settings.steps * len(missing)), 0
 
-    def score(factor: float) -> float:
-        steps = settings.search_steps
-        return _train(langs, reach, SEARCH_SEEDS[0], settings, steps, factor, tell)[1]
+    def tell(steps: int, what: str) -> None:
+        nonlocal done
+        done += steps
+        budget.progress(0.98 * done / total, what)
 
-    factor = best_factor(score) if settings.search_steps else 1.0
-    return [_once(langs, reach, seed, settings, factor, tell) for seed in seeds], factor
+    tell(0, "translators")
+    for search, rates in zip(searches, spread(_search, searches, budget.jobs), strict=True):
+        _RATES[search] = rates
+        tell(cost, f"{'→'.join(search[0])}, search for a rate")
+    items = [(*key, _RATES[*key[:2], settings].best) for key in missing]
+    for key, state in zip(missing, spread(_learn, items, budget.jobs), strict=True):
+        _MODELS[key] = fresh(key[0], key[2])
+        with_state(_MODELS[key], state)
+        tell(settings.steps, f"{'→'.join(key[0])}, seed {key[2]}")
+    return [
+        ([_MODELS[langs, reach, seed, settings] for seed in seeds], _RATES[langs, reach, settings])
+        for langs, reach, seeds in sides
+    ]
 
 
-_MODELS: dict[tuple[Langs, Reach, int, Settings, float], Transformer] = {}
+def _search(langs: Langs, reach: Reach, settings: Settings) -> Rates:
+    steps = settings.search_steps
+    return by_factor(
+        lambda factor: _train(langs, reach, SEARCH_SEEDS[0], settings, steps, factor)[1], steps
+    )
 
 
-def _once(
-    langs: Langs,
-    reach: Reach,
-    seed: int,
-    settings: Settings,
-    factor: float,
-    tell: Callable[[], object],
-) -> Transformer:
-    key = (langs, reach, seed, settings, factor)
-    if key not in _MODELS:
-        _MODELS[key] = _train(langs, reach, seed, settings, settings.steps, factor, tell)[0]
-    return _MODELS[key]
+def _learn(langs: Langs, reach: Reach, seed: int, settings: Settings, factor: float) -> State:
+    return state_of(_train(langs, reach, seed, settings, settings.steps, factor)[0])
 
 
 def _train(
@@ -165,7 +178,6 @@ def _train(
     settings: Settings,
     steps: int,
     factor: float,
-    tell: Callable[[], object],
 ) -> tuple[Transformer, float]:
     """The model, and its loss on stories that it was not trained on."""
     words, parts = told(langs)
@@ -174,7 +186,7 @@ def _train(
     task = TranslationTask(model, words, parts, pairs, seed=seed)
     config = usual_with(steps, seed, factor)
     with within(model, reach):
-        if Trainer(task, config, watch=_Telling(tell)).train().signal:
+        if Trainer(task, config).train().signal:
             raise KeyboardInterrupt
         model.eval()
         with torch.no_grad():

@@ -39,6 +39,16 @@ def test_one_cannot_tell_from_a_training_that_taught_nothing():
     assert "not learned by both" in finding.words.en
 
 
+def test_a_training_that_diverges_is_data():
+    few = {"distances": (2, 3), "steps": 3, "rates": (1e30,)}
+    finding = CLAIM.judge(measured(CLAIM, FEW, **few))
+    assert finding.verdict is Verdict.UNCLEAR
+    assert "Diverged, which counts as nothing learned: attention over 3 (seed 0, 1)" in (
+        finding.words.en
+    )
+    assert finding.numbers["attention, 3 apart"].value == 0
+
+
 def test_a_distance_learned_beyond_one_that_was_not_does_not_count(honest):
     right, wrong = [1.0, 1.0], [0.1, 0.1]
     accuracy = {"attention": [right, wrong, right], "lstm": [right, wrong, wrong],

@@ -40,11 +40,27 @@ def test_one_cannot_tell_from_a_training_that_taught_nothing():
     assert "Too little was learned" in finding.words.en
 
 
+def test_a_training_that_diverges_is_data():
+    finding = CLAIM.judge(measured(CLAIM, FEW, steps=2, table_steps=2, rates=(1e30,)))
+    assert finding.verdict is Verdict.UNCLEAR
+    for side in ("attention on the text", "feed-forward on the table"):
+        assert f"{side} (seed 0)" in finding.words.en
+
+
+def test_the_best_rate_may_lie_beyond_those_compared_at(honest):
+    """Of that side only, the loss there counts where best rates are compared."""
+    search = {**honest["search"], "residual wide": {"best": 0.03, "edge": False, "tried": {}}}
+    base = honest["losses"]["residual attention"]["0.01"]
+    losses = {**honest["losses"]}
+    losses["residual wide"] = {**losses["residual wide"], "0.03": [base[0] - 0.5]}
+    finding = CLAIM.judge({**honest, "search": search, "losses": losses})
+    assert finding.numbers["text, best rates: loss lower by"].value == pytest.approx(0.5)
+
+
 def gaining(evidence, more_attention):
     """The evidence with a gain on the text, and a control of the same size that gets so much."""
-    best = evidence["rates"].index(evidence["search"]["residual attention"]["best"])
-    base = evidence["losses"]["residual attention"][best]
-    wide = [[loss - 0.1 for loss in base]] * len(evidence["rates"])
+    base = evidence["losses"]["residual attention"]
+    wide = {lr: [loss - 0.1 for loss in some] for lr, some in base.items()}
     right = {"attention": [0.2], "feed-forward": [0.6], "more attention": more_attention}
     table = {**evidence["table"], "right": right}
     return {**evidence, "losses": {**evidence["losses"], "residual wide": wide}, "table": table}
@@ -74,11 +90,12 @@ def test_a_table_that_more_attention_learns_as_well_is_no_case_for_the_feed_forw
 
 def test_speed_is_spoken_of_only_where_it_came_out(honest):
     """A gain at the smallest rate and none at the best is speed; a gain at both is not."""
-    rates, base = [1e-3, 1e-2], [[2.5], [2.0]]
+    rates, base = [1e-3, 1e-2], {"0.001": [2.5], "0.01": [2.0]}
     losses = dict.fromkeys(honest["losses"], base)
     search = {side: {**one, "best": 1e-2} for side, one in honest["search"].items()}
     two = {**honest, "rates": rates, "search": search}
-    for wide, speed in (([[2.3], [2.0]], True), ([[2.3], [1.8]], False), (base, False)):
+    for ends, speed in (([2.3, 2.0], True), ([2.3, 1.8], False), ([2.5, 2.0], False)):
+        wide = {lr: [loss] for lr, loss in zip(base, ends, strict=True)}
         finding = CLAIM.judge({**two, "losses": {**losses, "residual wide": wide}})
         assert ("speed" in finding.words.en) is speed
 

@@ -5,7 +5,7 @@ import pytest
 from glasshead.lab.claims.c17_layer_norm import CLAIM
 from glasshead.lab.claims.claim import Budget, Verdict
 from glasshead.lab.claims.drawing import render
-from glasshead.lab.claims.training import BURST
+from glasshead.lab.claims.search import BURST
 from tests.lab.claims.cases import measured
 
 FEW = Budget(quick=True, seeds=(0, 1))

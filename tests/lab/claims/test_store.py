@@ -1,5 +1,6 @@
 """Results are kept whole, and known for what they are when code changes."""
 
+import math
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glasshead.errors import InputError
+from glasshead.errors import InputError, NotFiniteError
 from glasshead.lab import claims
 from glasshead.lab.claims import store
 from glasshead.lab.claims.claim import Finding, Verdict, Words
@@ -36,6 +37,14 @@ def test_what_is_written_is_read(tmp_path):
     assert read(tmp_path, 4) == one
     assert (tmp_path / "04.zh.png").read_bytes() == "图".encode()
     assert read(tmp_path, 3) is None
+
+
+@pytest.mark.parametrize("value", [math.nan, -math.inf])
+def test_a_number_that_json_does_not_know_is_named_and_nothing_is_written(tmp_path, value):
+    evidence = {**SOME.evidence, "sums": {"after": [0.5, value]}}
+    with pytest.raises(NotFiniteError, match=f"claim 4 holds {value} at /evidence/sums/after/1"):
+        write(tmp_path, replace(SOME, evidence=evidence), {"en": b"picture"})
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"number": 4}'])

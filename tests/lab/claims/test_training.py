@@ -1,6 +1,5 @@
-"""The loop, the search of rates and the recurrent opponents that the claims share."""
+"""The loop, the text and the recurrent opponents that the claims share."""
 
-import json
 import math
 
 import pytest
@@ -8,9 +7,9 @@ import torch
 from torch import nn
 
 from glasshead.errors import NotFiniteError
-from glasshead.lab.claims.claim import SEARCH_SEEDS, Budget, Words
 from glasshead.lab.claims.rnn import LSTMReader, LSTMSeq2Seq, count, equal
-from glasshead.lab.claims.training import BURST, Course, TextTask, at_edge, fit, searched, shown
+from glasshead.lab.claims.search import BURST
+from glasshead.lab.claims.training import Course, TextTask, fit
 from glasshead.model.gpt import GPT, GPTConfig
 
 
@@ -27,62 +26,12 @@ def test_the_loop_lowers_a_loss_and_ends_when_told():
     assert losses[-1] < 1 < losses[0]
 
 
-def test_the_search_takes_the_best_rate_of_each_side_and_no_seed_of_the_results():
-    seen = []
-
-    def run(side, lr, seed):
-        seen.append((side, lr, seed))
-        return {"fast": abs(lr - 0.01), "slow": abs(lr - 0.001)}[side]
-
-    found = searched(Budget(quick=True, seeds=(3, 5)), ("fast", "slow"), run, lambda score: score)
-    assert (found["fast"].lr, found["slow"].lr) == (0.01, 0.001)
-    assert [lr for side, lr, seed in seen if seed in (3, 5)] == [0.01, 0.01, 0.001, 0.001]
-    assert {seed for _, _, seed in seen} == {SEARCH_SEEDS[0], 3, 5}
-    assert shown(found)["slow"]["best"] == 0.001
-
-
-def test_a_rate_that_bursts_is_never_the_best():
-    found = searched(
-        Budget(quick=True, seeds=(0,)),
-        ("one",),
-        lambda side, lr, seed: math.nan if lr < 0.005 else 7.0,
-        lambda score: score,
-    )
-    assert found["one"].lr == 0.01
-
-
-def test_the_search_is_stored_without_infinities_and_says_what_lies_at_the_edge():
-    scores = {"inner": {0.001: 3.0, 0.003: 1.0, 0.01: math.inf}, "outer": {0.003: 2.0, 0.01: 1.0}}
-    found = {
-        side: searched(
-            Budget(quick=True, seeds=(0,)),
-            (side,),
-            lambda s, lr, seed: lr,
-            some.__getitem__,
-            [*some],
-        )[side]
-        for side, some in scores.items()
-    }
-    stored = shown(found)
-    assert json.loads(json.dumps(stored, allow_nan=False)) == stored
-    assert stored["inner"]["tried"]["0.01"] is None
-    words = at_edge(stored, {"inner": Words("one", "一"), "outer": Words("two", "二")})
-    assert words.en.endswith("may lie beyond: two (0.01).")
-    assert "二（0.01）" in words.zh
-    assert at_edge(stored, {"inner": Words("one", "一")}) == Words("", "")
-
-
-def test_one_rate_is_taken_without_a_search():
-    seen = []
-    found = searched(
-        Budget(quick=True, seeds=(3, 5)),
-        ("one",),
-        lambda side, lr, seed: seen.append((lr, seed)) or 0.0,
-        lambda score: score,
-        (0.02,),
-    )
-    assert seen == [(0.02, 3), (0.02, 5)]
-    assert shown(found)["one"] == {"best": 0.02, "edge": False, "tried": {"0.02": None}}
+def test_a_loss_that_is_no_number_ends_the_training():
+    model = nn.Linear(3, 1)
+    with pytest.raises(NotFiniteError, match="the loss is nan at step 2"):
+        fit(
+            model, lambda step: model(torch.ones(2, 3)).sum() * (1, math.nan)[step], lr=0.1, steps=5
+        )
 
 
 def test_a_training_that_bursts_ends_at_a_number():
@@ -90,24 +39,6 @@ def test_a_training_that_bursts_ends_at_a_number():
     model = task.gpt(5, n_layers=1, n_heads=2, d_model=16)
     course = task.train(model, lr=math.inf, seed=5, steps=3, points=3, seen=True)
     assert course == Course([1, 2, 3], [BURST] * 3, [BURST] * 3)
-
-
-def test_a_rate_at_which_attention_meets_nan_is_never_the_best():
-    def run(side, lr, seed):
-        if lr > 0.005:
-            raise NotFiniteError("q holds NaN", hint="")
-        return 7.0
-
-    found = searched(Budget(quick=True, seeds=(0,)), ("one",), run, lambda score: score)
-    assert found["one"].lr == 0.001
-    assert shown(found)["one"]["tried"]["0.01"] is None
-
-
-def test_progress_goes_from_nothing_to_almost_all():
-    told = []
-    budget = Budget(quick=True, seeds=(0, 1), progress=lambda done, what: told.append(done))
-    searched(budget, ("a", "b"), lambda side, lr, seed: 0.0, lambda score: score)
-    assert told == [n / 10 for n in range(10)]
 
 
 @pytest.mark.parametrize("parameters", [20_011, 50_021, 97_001])

@@ -1,0 +1,1 @@
+"""What a model will cost before it is run: memory, arithmetic, time and communication."""

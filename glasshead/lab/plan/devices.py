@@ -1,0 +1,95 @@
+"""What a device can do, by its data sheet, and what of it a program gets.
+
+>>> DEVICES["h200"].rates(2).matmul / 1e12
+692.3
+"""
+
+from dataclasses import dataclass
+
+from glasshead.errors import ConfigError, did_you_mean
+
+__all__ = ["DEVICES", "Device", "Rates", "find_device"]
+
+# The share of the data sheet's figure that a program gets. Products as large as a GPT's: by a
+# profile on an H200. Fused attention (of the pairs that the mask lets through): between a step of
+# 1024 tokens (0.24, forward and backward) and a forward pass of 131,072 (0.47). Streams of memory:
+# norms reach it, activations with much arithmetic do not. Rings of many GPUs: assumed.
+MATMUL, ATTENTION, MEMORY, LINK = 0.70, 0.40, 0.80, 0.80
+USABLE = 0.94  # of the memory; the rest is the driver's, the collectives' and the gaps between
+# Looking at one pair of query and key costs as much as so many operations at the matrix peak, for
+# any head and for each dimension of it: from 12 heads of 64 and 6 of 128 at 128K tokens.
+LOOK, LOOK_WIDTH = 440.0, 4.1
+CPU_LOOK = 0.25  # of the peak; there the tiles are passed over more often
+LOOK_CALLS = 250  # of Python, for each layer
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What a program gets of a device, a second."""
+
+    matmul: float  # operations in matrix products
+    attention: float  # operations in fused attention
+    memory: float  # bytes read or written
+    look: float  # operations at which `observe` goes, LOOK + LOOK_WIDTH x D a pair
+    kernel: float  # seconds that a call takes at least, captured or compiled
+    call: float  # seconds that a call takes at least when Python makes it
+
+    def pairs(self, D: int) -> float:
+        """Pairs of query and key that `observe` measures in a second."""
+        return self.look / (LOOK + LOOK_WIDTH * D)
+
+
+@dataclass(frozen=True)
+class Device:
+    name: str
+    half: float  # operations a second in bf16 on the matrix units, without sparsity
+    single: float  # the same in float32, as torch does it unless told otherwise
+    memory: float  # bytes
+    bandwidth: float  # bytes a second between the memory and the chip
+    link: float  # bytes a second that one of them sends to others of its node, one way
+    network: float  # bytes a second that one of them sends to other nodes: one port each
+    per_node: int = 8
+
+    def rates(self, itemsize: int) -> Rates:
+        peak = self.peak(itemsize)
+        # A CPU has the caches that GPUs do without: a call costs it less, and so does Python's.
+        kernel, call = (2e-6, 4e-6) if self.name == "cpu" else (2.5e-6, 9e-6)
+        return Rates(
+            matmul=MATMUL * peak,
+            attention=ATTENTION * peak,
+            memory=MEMORY * self.bandwidth,
+            look=peak * (CPU_LOOK if self.name == "cpu" else 1),
+            kernel=kernel,
+            call=call,
+        )
+
+    def peak(self, itemsize: int) -> float:
+        return self.half if itemsize == 2 else self.single
+
+    @property
+    def usable(self) -> float:
+        return USABLE * self.memory
+
+
+DEVICES = {
+    device.name: device
+    for device in (
+        # SXM module: 989 TFLOP/s bf16, 67 float32, 141 GB HBM3e; NVLink 4 has 900 GB/s both ways.
+        # A port of 400 Gb/s for each GPU is what their makers' systems of eight have.
+        Device("h200", 989e12, 67e12, 141e9, 4.8e12, 450e9, 50e9),
+        Device("h100", 989e12, 67e12, 80e9, 3.35e12, 450e9, 50e9),
+        # SXM, 80 GB: NVLink 3 has 600 GB/s both ways; ports of 200 Gb/s.
+        Device("a100", 312e12, 19.5e12, 80e9, 2.039e12, 300e9, 25e9),
+        # PCIe 4 x16 has 64 GB/s both ways and is its only way to others; 200 Gb/s a pair of them.
+        Device("l40s", 362e12, 91.6e12, 48e9, 864e9, 32e9, 12.5e9),
+        # Two cores with AVX-512 at 2.5 GHz, two fused products of 16 numbers a cycle; bf16 gains
+        # nothing without AMX. `--measure` puts this machine's own figures in their place.
+        Device("cpu", 0.32e12, 0.32e12, 16e9, 20e9, 10e9, 1.25e9, per_node=1),
+    )
+}
+
+
+def find_device(name: str) -> Device:
+    if name not in DEVICES:
+        raise ConfigError(f"there is no data sheet of '{name}'", hint=did_you_mean(name, DEVICES))
+    return DEVICES[name]

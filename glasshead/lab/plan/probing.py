@@ -1,0 +1,224 @@
+"""What this machine gives a program: each kind of work timed alone, at a model's own sizes."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from glasshead.attention.functional import attend
+from glasshead.attention.mask import Mask
+from glasshead.attention.norm import rms_norm
+from glasshead.generate.decode import generate
+from glasshead.generate.sampling import GREEDY
+from glasshead.lab.plan.devices import LOOK, LOOK_WIDTH, Rates
+from glasshead.lab.plan.operations import ATTENTION_BACK, Setting, operations, pairs
+from glasshead.lab.plan.update import matrices
+from glasshead.model.gpt import GPT
+from glasshead.model.layers import Block, FeedForward, GatedFeedForward, ff_width, new_positions
+from glasshead.model.loss import BLOCK, next_token_loss
+from glasshead.observe.statistics import observe
+
+__all__ = ["probe", "timed"]
+
+ENOUGH = 2**15  # tokens that keep the memory of a GPU busy
+KERNEL = {"cpu": 0.0, "cuda": 2.5e-6}  # seconds that a kernel takes at least
+
+
+def timed(run: Callable[[], object], device: torch.device, repeats: int = 5) -> float:
+    """The best of some runs, each long enough for the clock; the first one warms up."""
+
+    def once(times: int) -> float:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        start = time.perf_counter()
+        for _ in range(times):
+            run()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return (time.perf_counter() - start) / times
+
+    once(1)
+    times = max(1, min(1000, round(5e-3 / max(once(1), 1e-9))))
+    return min(once(times) for _ in range(repeats))
+
+
+def probe(s: Setting, device: torch.device) -> Rates:
+    """The rates at which this machine works on what the setting is made of."""
+    dtype = torch.bfloat16 if s.itemsize == 2 else torch.float32
+    half = torch.autocast(device.type, torch.bfloat16, enabled=s.training and s.itemsize == 2)
+    with half, torch.set_grad_enabled(s.training):
+        return Rates(
+            matmul=_matmul(s, device, dtype),
+            attention=_attention(s, device, dtype),
+            memory=_memory(s, device, dtype),
+            look=0.0 if s.training or s.T == 1 else _look(s, device, dtype),
+            kernel=KERNEL[device.type],
+            call=_call(s, device),
+        )
+
+
+def _beyond(run: Callable[[], object], least: Callable[[], object], device: torch.device) -> float:
+    """Seconds of work alone. What Python takes for its calls is counted by `call`.
+
+    A GPU plays the run from a recording; of a CPU's, the same calls on next to nothing are taken.
+    """
+    if device.type == "cuda":
+        return timed(_recorded(run), device)
+    whole = timed(run, device)
+    return max(whole - timed(least, device), 0.05 * whole)
+
+
+def _recorded(run: Callable[[], object]) -> Callable[[], None]:
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        for _ in range(3):
+            run()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    return graph.replay
+
+
+def _matmul(s: Setting, device: torch.device, dtype: torch.dtype) -> float:
+    if s.writing:  # then it is the reading of the parameters that takes time
+        return math.inf
+    L, V, C = s.config.n_layers, s.config.vocab_size, s.config.d_model
+    logits = s.B if s.last_only else s.tokens
+    if s.loss == "blocks":
+        logits = min(logits, max(1, BLOCK // V))
+    shapes = matrices(s.config)
+    counted = {(*shape, s.tokens): float(L * shapes.count(shape)) for shape in shapes}
+    counted[V, C, logits] = 1.0 if s.last_only else s.tokens / logits
+
+    def products(rows: int, columns: int, N: int, several: int) -> Callable[[], None]:
+        x, y = (torch.randn(N, n, device=device, dtype=dtype) for n in (columns, rows))
+        w = [torch.randn(rows, columns, device=device, dtype=dtype) for _ in range(several)]
+
+        def run() -> None:
+            for one in w:
+                F.linear(x, one)
+                if s.training:
+                    y @ one, y.T @ x
+
+        return run
+
+    work = seconds = 0.0
+    for (rows, columns, N), times in counted.items():
+        # As many as a model has, so that none is still in the cache when its turn comes.
+        several = min(8, L + 1) if N < 64 else 1
+        least = products(1, 1, 1, several)
+        once = _beyond(products(rows, columns, N, several), least, device) / several
+        work += times * (3 if s.training else 1) * 2 * N * rows * columns
+        seconds += times * once
+    return work / seconds
+
+
+def _attention(s: Setting, device: torch.device, dtype: torch.dtype) -> float:
+    H, H_kv, D = s.heads
+    S, mask = s.S or s.T, Mask(causal=True, window=s.config.window)
+
+    def attention(B: int, T: int, S: int) -> Callable[[], object]:
+        q, k, v = (
+            torch.randn(B, n, heads, D, device=device, dtype=dtype).transpose(1, 2)
+            for n, heads in ((T, H), (S, H_kv), (S, H_kv))
+        )
+        if not s.training:
+            return lambda: attend(q, k, v, mask)
+        for x in (q, k, v):
+            x.requires_grad_()
+
+        def both() -> None:
+            context = attend(q, k, v, mask).context
+            torch.autograd.grad(context, (q, k, v), context)
+
+        return both
+
+    work = 4.0 * s.B * H * D * pairs(s.T, S, s.config.window)
+    work *= 1 + ATTENTION_BACK if s.training else 1
+    return work / _beyond(attention(s.B, s.T, S), attention(1, 1, 1), device)
+
+
+def _memory(s: Setting, device: torch.device, dtype: torch.dtype) -> float:
+    """Bytes a second in all that a block does besides products, as `operations` counts them."""
+    config, C = s.config, s.config.d_model
+    block = replace(config, n_layers=1, n_heads=s.heads[0], vocab_size=1)
+    layer = Block(block).to(device, dtype if not s.training else torch.float32)
+    H, H_kv, D = s.heads
+    norm = layer.around_attention.after if config.norm_place == "post" else (
+        layer.around_attention.before
+    )  # fmt: skip
+    stream = dtype if s.stream == 2 or not s.training else torch.float32
+
+    def passes(B: int, T: int) -> Callable[[], object]:
+        def made(*shape: int, dtype: torch.dtype = dtype) -> Tensor:
+            return torch.randn(shape, device=device, dtype=dtype, requires_grad=s.training)
+
+        x, y = made(B, T, C, dtype=stream), made(B, T, C)
+        up, gate = made(B, T, ff_width(config)), made(B, T, ff_width(config))
+        qk, scale = made(B, T, H + H_kv, D), torch.ones(H + H_kv, 1, D, device=device)
+        rotation = new_positions(config).to(device).rotation(torch.arange(T, device=device))
+
+        def run() -> None:
+            heads, wide = qk.transpose(1, 2), None
+            if config.qk_norm:
+                heads = rms_norm(heads, scale, config.qk_eps)
+            if rotation is not None:
+                heads = rotation.turn(heads)
+            if isinstance(layer.feed_forward, FeedForward):
+                wide = layer.feed_forward.activation(up)
+            elif isinstance(layer.feed_forward, GatedFeedForward):
+                wide = F.silu(gate) * up
+            stays = [x + y, x + y, norm(x), norm(x)]
+            found = [t for t in (*stays, heads, wide) if t is not None and t.grad_fn]
+            if s.training:
+                torch.autograd.backward(found, found)
+
+        return run
+
+    pointwise = [op for op in operations(replace(s, config=block)) if op.kind == "pointwise"]
+    inside = [op for op in pointwise if op.name not in ("embedding", "positions", "angles", "loss")]
+    moved = sum(op.moved + (op.moved_back if s.training else 0) for op in inside[:-1])
+    many = -(-ENOUGH // s.tokens) if s.cuda else 1
+    return many * moved / _beyond(passes(many * s.B, s.T), passes(1, 1), device)
+
+
+def _look(s: Setting, device: torch.device, dtype: torch.dtype) -> float:
+    H, _, D = s.heads
+    some = H if device.type == "cuda" else min(H, 4)
+    q, k = (torch.randn(1, some, s.T, D, device=device, dtype=dtype) for _ in "qk")
+    lse = torch.full((1, some, s.T), 5.0, device=device)
+    mask = Mask(causal=True, window=s.config.window)
+    seconds = timed(lambda: observe(q, k, mask, lse=lse), device, repeats=3)
+    return some * pairs(s.T, s.T, s.config.window) * (LOOK + LOOK_WIDTH * D) / seconds
+
+
+def _call(s: Setting, device: torch.device) -> float:
+    """The same calls on next to nothing: a model as deep, but as narrow as can be."""
+    narrow = replace(
+        s.config, vocab_size=2, max_len=64, n_heads=1, n_kv_heads=None, d_model=2,
+        d_head=2 if s.config.d_head else None, d_ff=2 if s.config.d_ff else None,
+    )  # fmt: skip
+    model, ids = GPT(narrow).to(device), torch.zeros(1, 2, dtype=torch.int64, device=device)
+    if s.writing:  # recorded
+        return 0.0
+    small = operations(replace(s, config=narrow, B=1, T=2, S=2))
+    calls = sum(op.calls for op in small)
+    if s.training:
+        back = sum(op.calls * (2 if op.kind == "matmul" else 1) for op in small)
+        return timed(lambda: next_token_loss(model, ids, ids).backward(), device) / (calls + back)
+
+    def write(tokens: int) -> Callable[[], object]:
+        return lambda: list(generate(model, [[1]], GREEDY, max_tokens=tokens))
+
+    if s.cuda:
+        return timed(lambda: model(ids), device) / calls
+    first = timed(write(1), device)
+    if s.T > 1:
+        return first / calls
+    return (timed(write(33), device) - first) / 32 / calls

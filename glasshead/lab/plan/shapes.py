@@ -1,0 +1,126 @@
+"""Which model is meant: a preset, a model that everybody knows, or a run."""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glasshead.checkpoint import Run
+from glasshead.errors import ConfigError, did_you_mean
+from glasshead.model.gpt import GPT, GPTConfig
+from glasshead.train.optim import hidden_matrices
+from glasshead.train.presets import PRESETS, presets_for
+
+__all__ = ["SHAPES", "Counts", "count", "find_shape"]
+
+_GPT2: dict[str, Any] = PRESETS["gpt2"].model
+_LLAMA: dict[str, Any] = {
+    "vocab_size": 128256,
+    "max_len": 8192,
+    "n_kv_heads": 8,
+    "positions": "rotary",
+    "rope_base": 500_000.0,
+    "norm": "rms",
+    "feed_forward": "swiglu",
+    "bias": False,
+    "head_bias": False,
+}
+
+# Shapes that people know, by name.
+SHAPES: dict[str, dict[str, Any]] = {
+    "gpt2-medium": {**_GPT2, "n_layers": 24, "n_heads": 16, "d_model": 1024},
+    "gpt2-large": {**_GPT2, "n_layers": 36, "n_heads": 20, "d_model": 1280},
+    "gpt2-xl": {**_GPT2, "n_layers": 48, "n_heads": 25, "d_model": 1600},
+    "llama-1b": {
+        **_LLAMA, "n_layers": 16, "n_heads": 32, "d_model": 2048, "d_ff": 8192, "tied": True,
+    },
+    "llama-8b": {**_LLAMA, "n_layers": 32, "n_heads": 32, "d_model": 4096, "d_ff": 14336},
+    "llama-70b": {**_LLAMA, "n_layers": 80, "n_heads": 64, "d_model": 8192, "d_ff": 28672},
+}  # fmt: skip
+
+
+def find_shape(name: str | None, flags: dict[str, Any]) -> GPTConfig:
+    """The preset, shape or run of that name, the flags over its settings; or the flags alone."""
+    settings = {**_named(name), **flags} if name else flags
+    if settings.get("vocab_size") is None:
+        raise ConfigError(
+            f"the vocabulary of {name or 'this model'} is not known: its text decides",
+            hint="--vocab-size 65 for the characters of a small text, 50257 for GPT-2's",
+        )
+    return GPTConfig(**settings)
+
+
+def _named(name: str) -> dict[str, Any]:
+    if name in SHAPES:
+        return SHAPES[name]
+    if name in presets_for("text"):
+        return PRESETS[name].model
+    if Path(name).is_dir():
+        run = Run.open(name)
+        if run.config.kind != "gpt":
+            raise ConfigError(
+                f"{name} is a {run.config.kind}, but plans are made for GPTs", hint="name a GPT"
+            )
+        known = {field.name for field in fields(GPTConfig)}
+        return {key: value for key, value in run.config.model.items() if key in known}
+    known_names = [*presets_for("text"), *SHAPES]
+    raise ConfigError(
+        f"'{name}' is no preset, no known shape and no run's folder",
+        hint=did_you_mean(name, known_names),
+    )
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Numbers of parameters, each counted once."""
+
+    total: int
+    embedding: int  # the table of tokens
+    positions: int
+    blocks: int
+    head: int  # 0 where it is the table
+    linear: int  # in matrices that are multiplied with, the head among them
+    hidden: int  # of these, inside the blocks: what Muon takes
+    vectors: int  # in norms and biases
+    tensors: int  # how many tensors of parameters
+    hidden_tensors: int
+
+    def on_each(self, tensor: int) -> float:
+        """On each of so many GPUs that share the matrices; norms and biases they all have."""
+        return (self.total - self.vectors) / tensor + self.vectors
+
+
+def count(config: GPTConfig) -> Counts:
+    """Exactly, from the model itself, built without any numbers in it.
+
+    >>> count(find_shape("gpt2", {})).total
+    124439808
+    """
+    try:
+        with torch.device("meta"):
+            model = GPT(config)
+    except (RuntimeError, OverflowError) as error:  # more than torch can count
+        raise ConfigError(
+            f"a model of width {config.d_model:,} and {config.n_layers:,} layers is beyond torch",
+            hint="make it smaller",
+        ) from error
+    params = list(model.parameters())
+    hidden = hidden_matrices(model)
+
+    def size(module: torch.nn.Module) -> int:
+        return sum(p.numel() for p in module.parameters())
+
+    in_hidden = sum(p.numel() for p in hidden)
+    return Counts(
+        total=sum(p.numel() for p in params),
+        embedding=size(model.embedding),
+        positions=size(model.positions),
+        blocks=size(model.blocks),
+        head=0 if config.tied else size(model.head),
+        linear=in_hidden + model.head.weight.numel(),
+        hidden=in_hidden,
+        vectors=sum(p.numel() for p in params if p.dim() < 2),
+        tensors=len(params),
+        hidden_tensors=len(hidden),
+    )

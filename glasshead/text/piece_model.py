@@ -1,0 +1,68 @@
+"""A table of characters, or of bytes, as the tokenizer.model of sentencepiece.
+
+llama.cpp's converter takes a vocabulary that it has never met in this form only, and only of a
+Llama leaves the text as it is. A byte-level BPE has no such form: its pieces may be parts of
+characters.
+"""
+
+import struct
+from collections.abc import Iterator
+
+from glasshead.text.tokenizer import ByteTokenizer, CharTokenizer, Tokenizer
+
+__all__ = ["piece_model"]
+
+_SPACE = "▁"  # by which sentencepiece writes a space
+_NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6
+_BPE, _CHARACTERS = 2, 4
+
+
+def piece_model(tokenizer: Tokenizer) -> bytes | None:
+    """The file, or None where sentencepiece has no way to say the same.
+
+    >>> piece_model(CharTokenizer("▁")) is None
+    True
+    """
+    match tokenizer:
+        case CharTokenizer() if _SPACE not in tokenizer.characters:
+            words = [(c.replace(" ", _SPACE), _NORMAL) for c in tokenizer.characters]
+            kind = _CHARACTERS
+        case ByteTokenizer():
+            words, kind = [(f"<0x{value:02X}>", _BYTE) for value in range(256)], _BPE
+            words[ord(" ")] = (_SPACE, _NORMAL)
+        case _:
+            return None
+    specials = tokenizer.specials
+    words += [(name, _CONTROL) for name in sorted(specials, key=lambda name: specials[name])]
+    unknown = len(words)
+    # What it must have and the model has not stands behind all of its ids.
+    words += [("<unk>", _UNKNOWN), *([("<0x20>", _BYTE)] if kind == _BPE else [])]
+    trainer = _field(3, kind) + _field(35, int(kind == _BPE)) + _field(40, unknown)
+    # No space before the text, none taken away: texts stay as they are.
+    as_it_is = _field(1, b"identity") + _field(3, 0) + _field(4, 0) + _field(5, 1)
+    return b"".join([*_pieces(words), _field(2, trainer), _field(3, as_it_is)])
+
+
+def _pieces(words: list[tuple[str, int]]) -> Iterator[bytes]:
+    for word, kind in words:
+        score = bytes([2 << 3 | 5]) + struct.pack("<f", 0.0)
+        yield _field(1, _field(1, word.encode()) + score + _field(3, kind))
+
+
+def _field(number: int, value: int | bytes) -> bytes:
+    """One field as protobuf writes it: a number, or bytes with their length."""
+    if isinstance(value, int):
+        return _varint(number << 3) + _varint(value)
+    return _varint(number << 3 | 2) + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    """
+    >>> _varint(300).hex()
+    'ac02'
+    """
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])

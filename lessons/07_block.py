@@ -1,0 +1,198 @@
+# zh:
+# # 一层的骨架：残差、归一化、dropout
+#
+# 注意力让词互相看，前馈网络让每个词自己想一想。先看、再想，就是一**层**；几十层摞起来，就是一个
+# GPT。可是光这么摞，它**学不动**。让它学得动的，是包在外面的三样东西。
+#
+# 完整的一层其实只有两行：每行都是 x **加上**一点改动，改动之前先归一化。
+# en:
+# # The frame of a block: residual, norm, dropout
+#
+# Attention lets words look at each other, a feed-forward lets each word think for itself. One look
+# and one thought are a **block**; a few dozen of them make a GPT. But simply stacked they **do not
+# learn**. What makes them learn are three things wrapped around them.
+#
+# A whole block is two lines: each is x **plus** a change, and before each change stands a norm.
+
+import torch
+from torch import nn
+
+from glasshead.attention.mask import Mask
+from glasshead.lab.ladder import climb, read_text
+from glasshead.lab.lessons import out_folder
+from glasshead.lab.rungs import RUNGS
+from glasshead.model.gpt import GPT, GPTConfig
+from glasshead.model.layers import Block
+from glasshead.text.tinyworld import corpus
+
+torch.manual_seed(0)
+block = Block(GPTConfig(vocab_size=50, d_model=32, n_heads=4))
+norm_1 = block.around_attention.before
+norm_2 = block.around_feed_forward.before
+past = Mask(causal=True)
+
+x = torch.randn(1, 7, 32)
+y = x + block.attention(norm_1(x), mask=past).out
+y = y + block.feed_forward(norm_2(y))
+
+print("same:", torch.allclose(y, block(x, past), atol=1e-5))
+assert torch.allclose(y, block(x, past), atol=1e-5)
+
+# zh:
+# ## 残差：给信号留一条直路
+#
+# 训练靠梯度：它从输出一层一层往回走，告诉每个参数该往哪边动。要是每过一层就减半，24 层之后只剩
+# 0.5²⁴ ≈ 0.00000006。有了残差，每层是“1 份原来的 x，再加一点改动”，那 1 份走多少层都还是 1 份。
+#
+# 量一量真的 24 层，看走到最底下的梯度有多大：没有残差，不到 10⁻¹²，等于没有；有残差，完好无损。
+# en:
+# ## Residual: leave the signal a straight road
+#
+# Training lives on gradients: they travel back from the output, layer by layer, and tell every
+# parameter which way to move. If each layer halved them, 24 layers would leave 0.5²⁴ ≈ 0.00000006.
+# With a residual each layer is "1 share of the old x, plus a change", and that 1 share stays 1
+# share through any number of layers.
+#
+# Measure 24 real layers: how large is the gradient that arrives at the bottom? Without residuals
+# less than 10⁻¹², as good as nothing; with them it arrives unharmed.
+
+
+def gradient(**parts):
+    """How much of the loss is felt by the embeddings, below 24 layers."""
+    torch.manual_seed(0)
+    shape = {"vocab_size": 50, "max_len": 8, "d_model": 32, "n_layers": 24}
+    model = GPT(GPTConfig(**shape, **parts))
+    ids = torch.randint(50, (4, 9))
+    logits = model(ids[:, :-1]).flatten(0, 1)
+    nn.functional.cross_entropy(logits, ids[:, 1:].flatten()).backward()
+    return model.embedding.weight.grad.norm().item()
+
+
+without = gradient(residual=False, norm_place="none")
+with_it = gradient(residual=True, norm_place="none")
+print(f"without {without:.0e}   with {with_it:.2f}")
+
+assert f"{0.5**24:.8f}" == "0.00000006"
+assert without < 1e-12
+assert with_it > 0.1
+
+# zh:
+# ## 归一化：音量调到一样大
+#
+# 一层层加下去，x 会越来越“响”：24 层之后，至少响了一半。第 3 课说过，分数一大，softmax 就铁了心。归
+# 一化把每个词的数减去平均、除以标准差：[1, 2, 3, 6] 平均是 3，标准差是 1.87，于是变成 [−1.07,
+# −0.53, 0, 1.60]。原来响 100 倍也好，结果一样。
+#
+# 把 x 放大 30 倍试试：不归一化，最大的权重平均超过 0.9；归一化，和没放大时一样，不到 0.5。
+# en:
+# ## Norm: everyone at the same volume
+#
+# As layer after layer adds to it, x grows louder: after 24 at least half as loud again. Lesson 3
+# told what happens when scores are large: softmax becomes sure. A norm takes the mean off each
+# word's numbers and divides by their standard deviation: [1, 2, 3, 6] have the mean 3 and the
+# deviation 1.87, so they become [−1.07, −0.53, 0, 1.60]. Had they been 100 times as loud, the same
+# would come out.
+#
+# Make x 30 times as large: without a norm the largest weight is more than 0.9 on average; with one
+# it is what it was before, less than 0.5.
+
+deep = x
+for _ in range(24):
+    deep = Block(GPTConfig(vocab_size=50, d_model=32, n_heads=4))(deep, past)
+print(f"louder: {(deep.std() / x.std()).item():.1f} ×")
+
+norm = nn.LayerNorm(4)
+numbers = torch.tensor([1.0, 2.0, 3.0, 6.0])
+after = [round(n, 2) for n in norm(numbers).tolist()]
+print(after)
+
+
+def largest(x):
+    weights = block.attention(x, weights=True).weights  # (B, H, T, S)
+    return weights.amax(-1).mean().item()
+
+
+print(f"raw {largest(30 * x):.2f}   normed {largest(norm_1(30 * x)):.2f}")
+
+assert deep.std() > 1.5 * x.std()
+assert after == [-1.07, -0.53, 0.0, 1.60]
+assert round(numbers.std(correction=0).item(), 2) == 1.87
+assert torch.allclose(norm(100 * numbers), norm(numbers), atol=1e-4)
+assert largest(30 * x) > 0.9
+assert largest(norm_1(30 * x)) < 0.5
+assert abs(largest(norm_1(30 * x)) - largest(norm_1(x))) < 1e-4
+
+# zh:
+# ## Dropout：练习时蒙住几只眼
+#
+# 训练时随机把 20 % 的数变成 0，谁也不能只靠某一个数；剩下的乘 1.25，总量不变，因为 0.8 × 1.25 = 1。
+# **用的时候要关掉**：`eval()` 之后，它什么也不做。
+# en:
+# ## Dropout: practise with a few eyes closed
+#
+# In training 20 % of the numbers become 0 at random, so that nothing relies on any single one; the
+# others are multiplied with 1.25, which keeps the total, because 0.8 × 1.25 = 1. **In use it is
+# off**: after `eval()` it does nothing.
+
+dropout = nn.Dropout(0.2)
+ones = torch.ones(10_000)
+dropped = dropout(ones)
+print("values", sorted(set(dropped.tolist())))
+zeros = (dropped == 0).float().mean()
+print(f"zeros {zeros:.2f}   mean {dropped.mean():.2f}")
+print("off:", torch.equal(dropout.eval()(ones), ones))
+
+assert sorted(set(dropped.tolist())) == [0, 1.25]
+assert abs(zeros - 0.2) < 0.02
+assert torch.equal(dropout.eval()(ones), ones)
+
+# zh:
+# ## 梯子
+#
+# `glasshead ladder` 从一张双字表爬到 GPT，一级加一样，读的是内嵌世界讲的故事。
+# en:
+# ## The ladder
+#
+# `glasshead ladder` climbs from a table of character pairs to a GPT, one part a rung, on stories of
+# the embedded world.
+
+book = out_folder() / "ladder.txt"
+book.write_text("\n".join(corpus(1500, "zh")), encoding="utf-8")
+text = read_text(str(book))
+print(f"{text.about['characters']:,} characters")
+
+# zh:
+# 这里只爬三级，各练 100 步，数越小越好：第 1 级没有注意力，只看前一个字猜下一个；第 6 级有三层注意
+# 力和前馈，没有残差；第 7 级加上残差。
+# en:
+# Here are three rungs, 100 steps each, and less is better: rung 1 has no attention and guesses from
+# one character the next; rung 6 has three layers of attention and feed-forward, without residuals;
+# rung 7 adds them.
+
+chosen = [1, 6, 7]  # try: chosen = [7, 9]
+loss = {}
+for result in climb(chosen, text, steps=100):
+    loss[result.rung] = result.val
+    adds = RUNGS[result.rung].adds
+    print(f"rung {result.rung}   loss {result.val:.2f}   + {adds}")
+
+if chosen == [1, 6, 7]:
+    assert loss[7] < loss[1] < loss[6]
+if chosen == [7, 9]:
+    assert loss[9] < loss[7]
+
+# zh:
+# 没有残差的三层，比没有注意力的那张表还差：不是注意力没用，是信号到不了。加上残差，马上反超。
+#
+# ## 试一试
+#
+# 把 `chosen = [1, 6, 7]` 改成 `chosen = [7, 9]`，再往上爬两级：输出投影和四倍宽的前馈，然后是归一
+# 化。第 9 级的数比第 7 级更小。
+# en:
+# Three layers without residuals are worse than the table that has no attention: attention is not
+# useless, the signal does not arrive. With residuals they overtake it at once.
+#
+# ## Try it
+#
+# Change `chosen = [1, 6, 7]` to `chosen = [7, 9]` and climb two rungs higher: an output projection
+# and a feed-forward four times as wide, then the norms. Rung 9 has a smaller number than rung 7.

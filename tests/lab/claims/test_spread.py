@@ -1,0 +1,62 @@
+"""Work for several processes comes out as from one, and none of them is left behind."""
+
+import fcntl
+import math
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from glasshead.lab.claims.spread import spread
+
+
+def test_what_is_spread_comes_back_in_order():
+    items = [(2.0, 3.0), (3.0, 2.0), (5.0, 1.0)]
+    assert list(spread(math.pow, items, 2)) == list(spread(math.pow, items, 1)) == [8, 9, 5]
+
+
+def stay(path):
+    """Hold a lock as long as this process lives."""
+    with Path(path).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write("held")
+        file.flush()
+        time.sleep(60)
+
+
+def is_free(path):
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+def within(seconds, done):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if done():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_no_process_outlives_the_one_that_started_it(tmp_path):
+    paths = [tmp_path / "one", tmp_path / "two"]
+    for path in paths:
+        path.touch()
+    code = f"""
+from glasshead.lab.claims.spread import spread
+from tests.lab.claims.test_spread import stay
+if __name__ == "__main__":
+    list(spread(stay, {[(str(path),) for path in paths]}, 2))
+"""
+    parent = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+    try:
+        assert within(60, lambda: all(path.read_text() for path in paths))
+        assert not any(map(is_free, paths))
+    finally:
+        parent.kill()
+        parent.wait()
+    assert within(20, lambda: all(map(is_free, paths)))

@@ -1,0 +1,131 @@
+"""What two processes do for test_distributed.py, all in one launch: starting them takes longest.
+
+torchrun --standalone --nproc-per-node 2 -m tests.train.distributed_cases FOLDER
+"""
+
+import json
+import os
+import signal
+import sys
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glasshead.checkpoint import Run
+from glasshead.checkpoint.processes import ALONE, Processes, joined
+from glasshead.model.gpt import GPT
+from glasshead.train import runs
+from glasshead.train.language import LanguageTask
+from glasshead.train.loop import MOST_BAD, Trainer
+from glasshead.train.presets import find_preset
+from glasshead.train.progress import Now, Watch
+from tests.train.cases import TEXT, Numbers, new_model, new_run, settings
+from tests.train.pair_cases import pair_trainer
+
+WAYS = ("ddp", "fsdp")
+STEPS = 50
+FLAGS: dict[str, Any] = {
+    "n_layers": 2,
+    "n_heads": 2,
+    "d_model": 22,
+    "max_len": 13,
+    "positions": "learned",
+    "feed_forward": "gelu",  # smooth: a kink makes much of the last bit of a sum
+    "batch_size": 5,  # which two processes cannot halve
+    "accumulate": 2,
+    "ema": 0.9,
+    "steps": STEPS,
+    "eval_every": 17,
+    "eval_batches": 3,
+    "save_every": 11,
+    "log_every": 1,
+    "tensorboard": False,
+    "threads": 1,
+    "device": "cpu",
+    "precision": "float32",
+}
+PAIRS = {"steps": 7, "eval_every": 7, "log_every": 1, "dropout": 0.0, "rdrop": 0.5}
+STOPS = 23  # steps after which some runs are interrupted
+
+
+class Stops(Watch):
+    """Asks for an end after `STOPS` steps."""
+
+    def stepped(self, now: Now) -> None:
+        if now.step == STOPS:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+class Spoilt(Numbers):
+    """Some losses are NaN: of a batch by its number, or of `MOST_BAD` calls in a row once."""
+
+    def __init__(self, model: GPT, spoils: bool = True) -> None:
+        self.calls, self.spoils = -1, spoils
+        super().__init__(model, self._spoilt)
+
+    def _spoilt(self, number: int, loss: Tensor) -> Tensor:
+        self.calls += 1
+        bad = self.spoils and (number == 4 or 18 <= self.calls < 18 + MOST_BAD)
+        return loss * float("nan") if bad else loss
+
+    share = LanguageTask.share
+
+    def with_model(self, model: nn.Module) -> "Spoilt":
+        other = copy(self)
+        other.model = model  # type: ignore[assignment]
+        return other
+
+
+def text_trainer(
+    folder: Path, name: str, processes: Processes = ALONE, watch: Watch | None = None, **more: Any
+) -> Trainer:
+    """Of the run `name`, which is made if it is not there."""
+    place = runs.Place(folder / "cache", watch or Watch(), processes=processes)
+    if not processes.first:
+        return runs.follow(place)
+    file, path = folder / "text.txt", folder / name
+    if path.exists():
+        return runs.resume(path, {}, more, place)
+    file.write_text(TEXT, encoding="utf-8")
+    preset, flags = find_preset("nano", "text"), {**FLAGS, **more}
+    return runs.begin(runs.find_subject("text"), {"sources": [file]}, preset, flags, path, place)
+
+
+def spoilt_trainer(path: Path, processes: Processes = ALONE, **more: Any) -> Trainer:
+    config = settings(**more)
+    if processes.first:
+        new_run(path, new_model(dropout=0.0), config)
+    processes.told()
+    run = Run.open(path)
+    model = run.config.new_model()
+    assert isinstance(model, GPT)
+    # One process has nothing bad: it must hear of it.
+    task = Spoilt(model, spoils=processes.size == 1 or not processes.first)
+    return Trainer(task, config, run, None, processes)
+
+
+def work(folder: Path, processes: Processes) -> None:
+    found: dict[str, Any] = {}
+    for way in WAYS:
+        text_trainer(folder, way, processes, parallel=way).train()
+        pair_trainer(folder, f"pairs-{way}", processes=processes, parallel=way, **PAIRS).train()
+        text_trainer(folder, f"one-{way}", processes, parallel=way).train()  # on with it
+        stop = Stops() if processes.first == (way == "ddp") else Watch()  # one of them is enough
+        outcome = text_trainer(folder, f"{way}-one", processes, stop, parallel=way).train()
+        found[f"{way}-one"] = [outcome.reason, outcome.progress.step]
+        spoilt = spoilt_trainer(folder / f"spoilt-{way}", processes, parallel=way)
+        outcome = spoilt.train()
+        found[f"spoilt-{way}"] = [outcome.progress.skipped, outcome.progress.returns]
+    found["seed"] = torch.initial_seed()
+    half = text_trainer(folder, "half", processes, parallel="fsdp", precision="bf16", steps=5)
+    found["half"] = str(half.spread.task.model.blocks[0].attention.qkv.weight.dtype)
+    half.train()
+    (folder / f"found-{processes.rank}.json").write_text(json.dumps(found))
+
+
+if __name__ == "__main__":
+    with joined() as processes:
+        work(Path(sys.argv[1]), processes)
