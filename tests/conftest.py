@@ -21,6 +21,7 @@ settings.load_profile("glasshead")
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Side by side go whole files; the server's tests share a server and stay together."""
     for item in items:

@@ -7,6 +7,7 @@ what is wrong with them and which command mends it.
 import importlib
 import os
 import platform
+import re
 import shutil
 import sys
 import sysconfig
@@ -188,12 +189,13 @@ def packages(requirements: Iterable[str]) -> list[Package]:
     found = []
     for requirement in requirements:
         needs, _, marker = (part.strip() for part in requirement.partition(";"))
-        name, _, least = needs.partition(">=")
-        name = name.partition("[")[0]
+        name, bounds = re.findall(r"^[\w.-]+", needs)[0], dict(re.findall(r"(>=|<)([\w.]+)", needs))
         if name == "glasshead":  # an extra that contains another
             continue
         version = _version(name)
-        fits = version is not None and _numbers(version) >= _numbers(least)
+        fits = version is not None and (
+            _numbers(bounds.get(">=", "0")) <= _numbers(version) < _numbers(bounds.get("<", "9999"))
+        )
         extra = marker.split("extra ==")[-1].strip(" '\"") or None
         error = _import_error(name) if fits and extra is None else None
         found.append(Package(name, needs, version, fits, extra, error))

@@ -39,7 +39,7 @@ def breaks(text: str, width: int) -> list[int]:
     found: list[int] = []
     start = last = 0
     for at in range(1, len(text) + 1):
-        if cell_len(text[start:at].rstrip()) > width:
+        while cell_len(text[start:at].rstrip()) > width:
             # A word that is wider than the line is cut where the line ends.
             start = last if last > start else at - 1
             found.append(start)

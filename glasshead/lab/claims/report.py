@@ -113,7 +113,7 @@ def _figures(found: Found) -> dict[tuple[str, str], bytes]:
     from glasshead.lab.ladder_figure import draw
 
     pictures = {
-        (f"{number:02}", lang): render(load_claim(number), stored.evidence, lang)
+        (f"{number:02}", lang): _figure(number, stored, lang)
         for number, stored in found.claims.items()
         for lang in ("en", "zh")
     }
@@ -121,3 +121,16 @@ def _figures(found: Found) -> dict[tuple[str, str], bytes]:
         pictures["ladder", "en"] = draw(found.ladder.rows, "en")
         pictures["ladder", "zh"] = draw(found.ladder.rows, "zh")
     return pictures
+
+
+def _figure(number: int, stored: Stored, lang: str) -> bytes:
+    try:
+        return render(load_claim(number), stored.evidence, lang)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        if stored.is_current:
+            raise
+        raise InputError(
+            f"the result of claim {number} was measured by other code than this: "
+            f"{type(error).__name__}: {error}",
+            hint=f"measure it anew: 'glasshead claims {number} --again'",
+        ) from None

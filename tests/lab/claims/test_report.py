@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -145,3 +146,9 @@ def test_nothing_to_report_and_a_damaged_ladder_are_named(folders, tmp_path):
     (tmp_path / "ladder.json").write_text("{}")
     with pytest.raises(InputError, match=r"ladder\.json is no result of the ladder"):
         report.gather(folders[0], tmp_path)
+
+
+def test_a_result_of_other_code_that_cannot_be_drawn_is_named(found, tmp_path):
+    old = replace(found.claims[4], evidence={}, code="of another day")
+    with pytest.raises(InputError, match="claim 4 was measured by other code"):
+        report.write_docs(replace(found, claims={4: old}), tmp_path)
