@@ -10,7 +10,7 @@ demo: .venv/core
 	$(BIN)/glasshead demo
 
 test: .venv/browser
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadgroup
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 # The long version: a training process killed 100 times, some ten minutes.
 torture: .venv/dev

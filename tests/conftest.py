@@ -21,14 +21,6 @@ settings.load_profile("glasshead")
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Side by side go whole files; the server's tests share a server and stay together."""
-    for item in items:
-        served = "serve" in item.path.parts
-        item.add_marker(pytest.mark.xdist_group("serve" if served else str(item.path)))
-
-
 class Outcome(NamedTuple):
     code: int
     out: str

@@ -56,8 +56,8 @@ def test_curves_lie_over_each_other_and_can_be_left_out(page, server, folder, sh
     open_runs(page, server(folder))
     page.wait_for_selector(".run-chart li[data-id='translator']", state="attached")
     last = json.loads((folder / "reader" / "metrics.jsonl").read_text().splitlines()[-1])
-    assert f"step {last['step']}" in said(page, "reader")
-    assert drawn(page) > 20
+    until(lambda: f"step {last['step']}" in said(page, "reader"))
+    until(lambda: drawn(page) > 20)
     shot(page, "runs")
     page.get_by_label("Show reader", exact=True).uncheck()
     page.wait_for_selector(".run-chart li[data-id='reader']", state="detached")
