@@ -1,6 +1,8 @@
 """What all tests share: one hypothesis profile, the shared data, and a command line to call."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +21,19 @@ settings.register_profile("glasshead", deadline=None, derandomize=bool(os.enviro
 settings.load_profile("glasshead")
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def interpret(code: str) -> None:
+    """Run Python code under Triton's interpreter, in a process of its own: it decides but once."""
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parents[1],
+        env=os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
 
 
 class Outcome(NamedTuple):

@@ -1,11 +1,7 @@
 """The GPU's kernel for weights: in Triton's interpreter, and on the GPU where there is one."""
 
 import math
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,12 +11,12 @@ from glasshead.attention.functional import attend
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import PLAIN, Scoring
 
+from ..conftest import interpret
 from .cases import Case
 
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
-# Triton decides once per process whether it interprets.
 INTERPRETED = """
 import torch
 from glasshead.attention import scores, weights_kernel
@@ -31,25 +27,14 @@ test.{check}(weights_kernel.weights_from_lse, scores)
 """
 
 
-def interpret(check: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", INTERPRETED.format(check=check)],
-        cwd=Path(__file__).parents[2],
-        env=os.environ | {"TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-
-
 @needs_triton
 def test_tiles_agree_with_float64_in_the_interpreter() -> None:
-    interpret("check_tiles")
+    interpret(INTERPRETED.format(check="check_tiles"))
 
 
 @needs_triton
 def test_tiles_serve_attend_in_the_interpreter() -> None:
-    interpret("check_attend")
+    interpret(INTERPRETED.format(check="check_attend"))
 
 
 TILED = [  # H, H_kv, T, S, D, dtype: tiles full, cut and hidden; rows that may see nothing

@@ -1,8 +1,5 @@
 """Decoding by a recorded step: in Triton's interpreter, and on the GPU where there is one."""
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -11,6 +8,7 @@ import torch
 from glasshead.generate.decode import Decoder
 from glasshead.generate.sampling import GREEDY, PLAIN, SamplingConfig
 from glasshead.model.gpt import GPT, GPTConfig
+from tests.conftest import interpret
 
 pytest.importorskip("triton", reason="the kernels need Triton")
 
@@ -93,12 +91,7 @@ check_turns("cpu", recorded=False)
 
 
 def test_the_kernels_give_the_plain_decoders_ids_in_the_interpreter() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", INTERPRETED],
-        env=os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr
+    interpret(INTERPRETED)
 
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

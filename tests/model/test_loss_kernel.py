@@ -1,15 +1,12 @@
 """The loss of a large head on a GPU: in Triton's interpreter, and on the GPU where there is one."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 import torch.nn.functional as F
 
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.loss import feature_loss
+from tests.conftest import interpret
 
 pytest.importorskip("triton", reason="the kernel needs Triton")
 
@@ -47,12 +44,7 @@ check("cpu", (64, 4), False)
 
 
 def test_it_is_the_cross_entropy_in_the_interpreter() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", INTERPRETED],
-        env=os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr
+    interpret(INTERPRETED)
 
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

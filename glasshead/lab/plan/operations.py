@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 
 from glasshead.model.gpt import GPTConfig
 from glasshead.model.layers import ff_width
-from glasshead.model.loss import BLOCK
+from glasshead.model.loss import BLOCK, LARGE
 
 __all__ = ["Operation", "Setting", "operations", "pairs"]
 
 WIDE = 4  # bytes of a number in float32
-LARGE = 4096  # a vocabulary from which on a GPU has a kernel for the loss
 ATTENTION_BACK = 2.5  # fused attention makes its scores again: five products for two
 
 
