@@ -31,7 +31,7 @@ def row(seed: int, stories: int, steps: int | None) -> list[str]:
     shown = [f"{reader[name]:{'.3f' if name == 'weight' else '.1%'}}" for name in READER]
     layer, head = reader["head"]
     return [
-        *(str(seed), shown[0], f"{layer}.{head}", *shown[1:]),
+        *(str(seed), shown[0], f"{layer}:{head}", *shown[1:]),
         *(f"{translator[name]:.1%}" for name in ("exact", "pronouns")),
         f"{translator['error']:.3f} ({found['least_error']:.3f})",
         *(f"{translator[name]['share']:.1%}" for name in ("reading", "writing")),

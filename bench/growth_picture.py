@@ -17,6 +17,7 @@ NAMES = {
 AXES = {"length": "tokens of text", "width": "width of the model", "batch": "texts in a batch"}
 ROWS = {"ms": "time, milliseconds", "mb": "memory, megabytes"}
 INK, GREY, FAINT = "#262626", "#737373", "#e5e5e5"
+NEAR = 1.5  # times: labels of lines that end closer would overlap
 
 
 def exponent(points: list[dict[str, Any]], name: str) -> float | None:
@@ -90,6 +91,7 @@ def _dress(panel: Any, sizes: list[int]) -> None:
 
 def _lines(panel: Any, points: list[dict[str, Any]], name: str) -> None:
     """Each kind of work as a line, with its exponent at the end."""
+    ends: list[tuple[float, float, str, str]] = []
     for work, label in NAMES.items():
         own = [p for p in points if p["work"] == work and p[name]]
         if not own:
@@ -99,10 +101,15 @@ def _lines(panel: Any, points: list[dict[str, Any]], name: str) -> None:
             linewidth=1.8, marker="o", markersize=3.6, solid_capstyle="round",
         )  # fmt: skip
         if (power := exponent(own, name)) is not None:
-            panel.annotate(
-                f"{round(power, 1) + 0:.1f}", (own[-1]["at"], own[-1][name]), xytext=(6, 0),
-                textcoords="offset points", va="center", fontsize=8.5, color=COLOURS[work],
-            )  # fmt: skip
+            ends.append((own[-1][name], own[-1]["at"], f"{round(power, 1) + 0:.1f}", COLOURS[work]))
+    ends.sort()
+    for n, (y, x, words, colour) in enumerate(ends):  # those that would meet make way
+        below = n > 0 and y < NEAR * ends[n - 1][0]
+        above = n + 1 < len(ends) and ends[n + 1][0] < NEAR * y
+        panel.annotate(
+            words, (x, y), xytext=(6, 5 * (below - above)), textcoords="offset points",
+            va="center", fontsize=8.5, color=colour,
+        )  # fmt: skip
 
 
 def _slopes(panel: Any) -> None:

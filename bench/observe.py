@@ -99,11 +99,11 @@ def beside_cudnn(settings: Settings, heads: int, width: int) -> list[Row]:
     T = 1024 if settings.quick else 131072
     q, k, ids = inputs(Asked(T, heads, width, device=settings.device))
     causal = Mask(causal=True)
-    lse = observe(q, k, causal).lse
+    v, lse = torch.randn_like(k), observe(q, k, causal).lse
 
     def forward() -> Tensor:
         with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-            return F.scaled_dot_product_attention(q, k, k, is_causal=True)
+            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
     look = partial(observe, q, k, causal, ids=ids)
     runs: dict[str, Any] = {

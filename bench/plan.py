@@ -1,6 +1,6 @@
 """What `glasshead plan` expects beside what this device does: time and memory, by setting.
 
-    python bench/plan.py [--device cuda] [--only 6x384] [--compile]
+    python -m bench.plan [--device cuda] [--only 6x384] [--compile]
 
 Each setting is trained for a few steps as `glasshead train` does it, writes some tokens, and is
 looked into. `probed` is the plan with the speeds of this machine's parts (products, attention,

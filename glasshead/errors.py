@@ -39,6 +39,8 @@ __all__ = [
     "ShapeError",
     "UnknownCharacterError",
     "did_you_mean",
+    "install_command",
+    "install_hint",
     "near_file",
     "nearest",
 ]
@@ -113,6 +115,19 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     known = list(choices)
     near = nearest(word, known)
     return f"did you mean '{near}'?" if near else f"choose one of: {', '.join(known)}"
+
+
+def install_command(extra: str) -> str:
+    """What adds an extra, typed in the clone that the package is installed from.
+
+    >>> install_command("hf")
+    'pip install -e ".[hf]" -c constraints.txt'
+    """
+    return f'pip install -e ".[{extra}]" -c constraints.txt'
+
+
+def install_hint(extra: str) -> str:
+    return f"in the clone of Glasshead: {install_command(extra)}"
 
 
 def near_file(path: str | Path, otherwise: str) -> str:

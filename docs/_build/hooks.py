@@ -75,7 +75,9 @@ def existing(entries: list[Any], docs: Path) -> Iterator[Any]:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
-    """A page that there is in English only says so to who reads Chinese."""
+    """Lessons are scripts beside docs/, and pages here. A page that there is in English only says
+    so to who reads Chinese."""
+    markdown = markdown.replace("](../lessons/)", "](lessons/index.md)")
     if config.theme["language"] != "zh" or page.file.src_uri.endswith(".zh.md"):
         return markdown
     title, gap, text = markdown.partition("\n\n")

@@ -152,7 +152,7 @@ def _fused(call: Call, causal: bool) -> Result:
     kernel = None
     # Compiled code picks a kernel by itself: ours would break its graph.
     if q.is_cuda and not torch.compiler.is_compiling():
-        cudnn = torch.backends.cuda.cudnn_sdp_enabled()
+        cudnn = _worth_a_plan(call) and torch.backends.cuda.cudnn_sdp_enabled()
         kernel = _cuda_kernel(q.device, q.dtype, q.shape[-1], cudnn)
     return _generic(call, None, causal) if kernel is None else kernel(call, causal)
 
@@ -165,6 +165,11 @@ def _flash_cpu(call: Call, added: Tensor | None, causal: bool) -> Result:
         call.q, call.k, call.v, 0.0, causal, attn_mask=added, scale=call.scale
     )
     return Result(context, lse=lse)
+
+
+def _worth_a_plan(call: Call) -> bool:
+    """cuDNN is the fastest, after half a second of planning for every new shape."""
+    return call.T >= (512 if call.needs_grad else 4096)
 
 
 @lru_cache
@@ -227,6 +232,9 @@ class Flex:
             return "it has no gradients on CPU"
         if self.fused and call.q.dtype == torch.float64:
             return "it has no float64"
+        narrow = min(call.q.shape[-1], call.v.shape[-1]) < 16
+        if self.fused and call.q.is_cuda and narrow:
+            return "on a GPU it needs heads at least 16 wide"
         if self.fused and call.q.is_cpu and " " in torch.__file__:
             return "torch cannot link what it compiles where its own path has a space"
         return None

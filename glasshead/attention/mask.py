@@ -163,8 +163,8 @@ class Mask:
         """
         device = next((p.device for p in (self.keys, self.documents, self.dense) if p is not None),
                       device)  # fmt: skip
-        i = torch.arange(T, device=device)[rows, None] + (S - T)  # (T, 1)
-        j = torch.arange(S, device=device)[cols]  # (S,)
+        i = _places(rows, T, device)[:, None] + (S - T)  # (T, 1)
+        j = _places(cols, S, device)  # (S,)
         b: Any = 0
         if self.keys is not None or self.documents is not None:
             batch = max(p.shape[0] for p in (self.keys, self.documents) if p is not None)
@@ -229,6 +229,12 @@ def _pair_documents(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     if a is None or b is None:
         return b if a is None else a
     return a * (b.max() + 1) + b
+
+
+def _places(part: slice, n: int, device: torch.device | None) -> Tensor:
+    """torch.arange(n)[part], without making all of it."""
+    start, stop, step = part.indices(n)
+    return torch.arange(start, max(start, stop), step, device=device)
 
 
 EVERYTHING = Mask()

@@ -1,4 +1,4 @@
-"""Attention in five small steps, with nothing but NumPy. Read it from top to bottom.
+"""Attention in four small steps, with nothing but NumPy. Read it from top to bottom.
 
 To a machine a word is a list of numbers, a vector. Here is "Hello shiny sun!":
 
@@ -26,9 +26,9 @@ array([0.4528, 0.7834, 0.7209])
 
 (The textbook leaves this step out of this example, and from here on so do we.)
 
-Step 3, the mask: what must not be seen gets the score minus infinity. A model that learns to
-predict the next word may look back but not ahead, so "shiny" must not see "sun". `causal` makes
-that mask; True means "may attend".
+Then the mask, where there is one: what must not be seen gets the score minus infinity. A model that
+learns to predict the next word may look back but not ahead, so "shiny" must not see "sun". `causal`
+makes that mask; True means "may attend".
 
 >>> causal(3, 3)
 array([[ True, False, False],
@@ -37,7 +37,7 @@ array([[ True, False, False],
 >>> mask(s, causal(3, 3))[1].round(4)
 array([0.7842, 1.3569,   -inf])
 
-Step 4, softmax: scores become weights, all positive and adding up to 1. This is the answer to
+Step 3, softmax: scores become weights, all positive and adding up to 1. This is the answer to
 "how much does shiny look at each word?", without the mask and with it:
 
 >>> softmax(s)[1].round(4)
@@ -45,13 +45,13 @@ array([0.2291, 0.4063, 0.3646])
 >>> softmax(mask(s, causal(3, 3)))[1].round(4)
 array([0.3606, 0.6394, 0.    ])
 
-Step 5, the weighted sum: 23 % of Hello, 41 % of shiny and 36 % of sun, mixed into one vector. It is
+Step 4, the weighted sum: 23 % of Hello, 41 % of shiny and 36 % of sun, mixed into one vector. It is
 called the context, and it is the new vector of "shiny".
 
 >>> weighted_sum(softmax(s), x)[1].round(5)
 array([0.39896, 0.38542, 0.86095])
 
-That is all of it; `attend` does the five in a row. Shapes: T queries look at S keys, a vector has
+That is all of it; `attend` does it in a row. Shapes: T queries look at S keys, a vector has
 D numbers, and "..." stands for any stack of sentences or heads in front. Everything is computed
 in float64, so that faster code can be measured against it.
 """
@@ -176,7 +176,7 @@ def attend(
     allowed: ArrayLike | None = None,
     scaled: bool = True,
 ) -> Steps:
-    """All five steps.
+    """All four steps, and the mask.
 
     >>> x = np.eye(2)                          # two words that have nothing in common
     >>> attend(x, x, x, allowed=causal(2, 2)).weights.round(2)

@@ -1,7 +1,8 @@
-"""A run becomes a folder that the transformers library, and whatever reads its folders, loads."""
+"""A run becomes a folder that the transformers library, and whatever reads its folders, loads; or
+one GGUF file."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,13 @@ from torch import Tensor
 
 from glasshead.checkpoint.card import model_card
 from glasshead.checkpoint.files import new_folder, replacing, write_tensors
+from glasshead.checkpoint.gguf_writing import check_gguf, write_gguf
 from glasshead.checkpoint.run import KINDS, Run, parameters
 from glasshead.checkpoint.weights import SafetensorsFolder
 from glasshead.errors import CheckpointError
 from glasshead.model.pretrained import Entry, HoldingFamily, family_for
 from glasshead.text.foreign import tokenizer_files
+from glasshead.text.gguf_tokens import fields_of
 from glasshead.text.piece_model import piece_model
 from glasshead.text.tokenizer import MarianTokenizer, Tokenizer
 
@@ -35,7 +38,8 @@ def export_model(run: str | Path, out: str | Path) -> Exported:
     Args:
         run: a run's folder.
         out: the folder to make: config.json, safetensors, tokenizer and a model card, in the family
-            that is the same model. Where none is, the error lists what stands in the way.
+            that is the same model. Where none is, the error lists what stands in the way. A name
+            that ends in .gguf makes the one file that llama.cpp runs.
     """
     opened, out = Run.open(run), Path(out)
     about = opened.config
@@ -45,12 +49,20 @@ def export_model(run: str | Path, out: str | Path) -> Exported:
     imported = about.data.get("imported", {})
     family = family_for(about.kind, config, imported.get("family"))
     tokenizer = opened.tokenizer()
-    files = tokenizer_files(tokenizer, lowercase=about.reads_small_letters)
     weights = SafetensorsFolder(opened.path)
     _check(weights.shapes, own, opened.path)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise CheckpointError(f"{out} exists already", hint="choose another --out")
-    marks = _marks(tokenizer, imported)
+    marks, n_params = _marks(tokenizer, imported), sum(tensor.numel() for tensor in own.values())
+    if out.suffix == ".gguf":
+        settings = {"model_type": family.name, **family.settings(config)}
+        shapes, read = _tensors(family, config, weights)
+        check_gguf(settings, shapes)
+        numbers = {name: number for name, (_, number) in marks.items()}
+        fields = fields_of(tokenizer, numbers, config.vocab_size, imported.get("chat_template"))
+        write_gguf(out, settings, shapes, read, fields)
+        return Exported(out, family.architecture, n_params)
+    files = tokenizer_files(tokenizer, lowercase=about.reads_small_letters)
     ids = {f"{name}_id": number for name, (_, number) in marks.items()}
     search: dict[str, Any] = {}
     if about.kind == "transformer":
@@ -74,14 +86,15 @@ def export_model(run: str | Path, out: str | Path) -> Exported:
         # Its converter would take both for granted.
         spoken |= {"add_prefix_space": False, "add_bos_token": False}
     with new_folder(out) as made:
-        _write_tensors(made, family, config, weights)
+        shapes, read = _tensors(family, config, weights)
+        with replacing(made / "model.safetensors") as file:
+            write_tensors(file, shapes, {"format": "pt"}, read)
         for name, data in (
             ("config.json", settings),
             ("generation_config.json", {**search, **ids}),
             ("tokenizer_config.json", spoken),
         ):
             files[name] = (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
-        n_params = sum(tensor.numel() for tensor in own.values())
         files["README.md"] = model_card(opened, out.name, family, n_params).encode()
         for name, content in files.items():
             with replacing(made / name) as file:
@@ -89,9 +102,10 @@ def export_model(run: str | Path, out: str | Path) -> Exported:
     return Exported(out, family.architecture, n_params)
 
 
-def _write_tensors(
-    folder: Path, family: HoldingFamily[Any], config: Any, weights: SafetensorsFolder
-) -> None:
+def _tensors(
+    family: HoldingFamily[Any], config: Any, weights: SafetensorsFolder
+) -> tuple[dict[str, Tensor], Callable[[str], Tensor]]:
+    """Theirs on the meta device, and what reads one by its name."""
     shapes, owners = dict[str, Tensor](), dict[str, Entry]()
     for entry in family.entries(config):
         if entry.ours in weights.shapes:
@@ -109,8 +123,7 @@ def _write_tensors(
             return torch.zeros(shapes[name].shape, dtype=shapes[name].dtype)
         return entry.split(weights.read(entry.ours))[name]
 
-    with replacing(folder / "model.safetensors") as file:
-        write_tensors(file, shapes, {"format": "pt"}, read)
+    return shapes, read
 
 
 def _marks(tokenizer: Tokenizer, imported: Mapping[str, Any]) -> dict[str, tuple[str | None, Any]]:

@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glasshead.errors import InputError
+from glasshead.errors import InputError, install_hint
 from glasshead.text.gguf_tokens import tokenizer_of
 from glasshead.text.tokenizer import Tokenizer
 
-__all__ = ["GGUFFile"]
+__all__ = ["NAMES", "GGUFFile", "gguf_package"]
 
 _FAMILIES = ("llama", "qwen2", "qwen3")
-_NAMES = {
+NAMES = {
     "token_embd": "model.embed_tokens",
     "output_norm": "model.norm",
     "output": "lm_head",
@@ -40,16 +40,20 @@ _NAMES = {
 _KEPT = {"F32": torch.float32, "F16": torch.float16}
 
 
+def gguf_package(path: Path) -> Any:
+    """The package that knows the files' layout."""
+    try:
+        return import_module("gguf")
+    except ImportError:
+        raise InputError(
+            f"{path} needs the package gguf, which is not installed",
+            hint=install_hint("hf"),
+        ) from None
+
+
 class GGUFFile:
     def __init__(self, path: Path) -> None:
-        self.source = str(path)
-        try:
-            gguf: Any = import_module("gguf")
-        except ImportError:
-            raise InputError(
-                f"{path} needs the package gguf, which is not installed",
-                hint="pip install 'glasshead[hf]'",
-            ) from None
+        self.source, gguf = str(path), gguf_package(path)
         try:
             reader = gguf.GGUFReader(path)
             self._fields = {name: field.contents() for name, field in reader.fields.items()}
@@ -114,6 +118,7 @@ class GGUFFile:
             "rms_norm_eps": get("attention.layer_norm_rms_epsilon"),
             "rope_theta": get("rope.freq_base"),
             "attention_bias": "model.layers.0.self_attn.q_proj.bias" in self.shapes,
+            "mlp_bias": "model.layers.0.mlp.down_proj.bias" in self.shapes,
             "tie_word_embeddings": "lm_head.weight" not in self.shapes,
         }
 
@@ -172,7 +177,7 @@ class GGUFFile:
         blk.3.attn_q.weight is model.layers.3.self_attn.q_proj.weight
         """
         found = re.fullmatch(r"(?:blk\.(\d+)\.)?(\w+)\.(weight|bias)", name)
-        if found is None or found[2] not in _NAMES:
+        if found is None or found[2] not in NAMES:
             return name
         layer = "" if found[1] is None else f"model.layers.{found[1]}."
-        return f"{layer}{_NAMES[found[2]]}.{found[3]}"
+        return f"{layer}{NAMES[found[2]]}.{found[3]}"

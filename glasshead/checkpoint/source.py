@@ -8,7 +8,7 @@ from typing import Any
 
 from glasshead.checkpoint.gguf_file import GGUFFile
 from glasshead.checkpoint.weights import SafetensorsFolder, Weights, read_json
-from glasshead.errors import InputError, near_file
+from glasshead.errors import InputError, install_hint, near_file
 from glasshead.text.foreign import find_tokenizer
 from glasshead.text.tokenizer import Tokenizer
 
@@ -137,7 +137,7 @@ def _from_hub(name: str) -> Path:
         raise InputError(
             f"{name} does not exist here, and huggingface_hub, which could fetch it, is not "
             "installed",
-            hint=near_file(name, "name a folder, or: pip install 'glasshead[hf]'"),
+            hint=near_file(name, f"name a folder, or {install_hint('hf')}"),
         ) from None
     try:
         # Only the top folder: others hold the same model in other formats.

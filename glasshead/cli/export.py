@@ -1,4 +1,4 @@
-"""`glasshead export`: a run becomes a folder of the transformers library."""
+"""`glasshead export`: a run becomes a folder of the transformers library, or a GGUF file."""
 
 import sys
 from pathlib import Path
@@ -11,17 +11,24 @@ __all__ = ["export"]
 
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="The folder to make.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", metavar="FOLDER|FILE.gguf", help="The folder, or the file, to make."
+        ),
+    ],
 ) -> None:
-    """Write a run as a folder that the transformers library loads.
+    """Write a run for the transformers library, vLLM or llama.cpp.
 
-    config.json, safetensors, the tokenizer and a model card come out; the folder's name is printed.
+    A folder has config.json, safetensors, the tokenizer and a model card, for the first two; a GGUF
+    file is all that llama.cpp needs. What was made is printed.
 
     \b
     Examples:
       glasshead export runs/poems -o models/poems
       glasshead train my.txt --preset llama --out runs/mine
       glasshead export runs/mine -o models/mine
+      glasshead export runs/mine -o models/mine.gguf
 
     It becomes a GPT-2 (learned positions, LayerNorm), or a Llama, Qwen2 or Qwen3 (rotary
     positions, RMSNorm, SwiGLU), whichever is the same model; a translator becomes a Marian. Where
@@ -31,9 +38,10 @@ def export(
     glasshead train --pairs SRC TGT --preset marian, or any other preset with
     --positions sinusoidal-split --norm-place post.
 
-    llama.cpp's converter takes models with a vocabulary that it knows, such as GPT-2's, and a Llama
-    of characters or bytes that was trained on several documents and so knows how one ends. A BPE
-    that was trained here it does not know.
+    A GGUF file holds a Llama, Qwen2 or Qwen3 whose tokenizer llama.cpp can repeat and that knows
+    how a text ends: --preset llama, or --portable with another, trains so. llama.cpp's own
+    converter, from a folder, takes characters, bytes and vocabularies that it knows, such as
+    GPT-2's; a BPE that was trained here it refuses, and the GGUF file is the way.
 
     An imported Marian keeps its two sentencepiece models, which the transformers library reads
     with the package sentencepiece; one trained here has a tokenizer.json and needs nothing.

@@ -48,7 +48,7 @@ def serve(
     What happens goes to stderr, one JSON object a line. Ctrl-C, or SIGTERM, lets requests that run
     finish, for --grace seconds at most.
     """
-    from glasshead.errors import InputError
+    from glasshead.errors import InputError, install_hint
     from glasshead.machine import settle_half_precision
 
     settle_half_precision()  # before torch computes anything
@@ -58,7 +58,7 @@ def serve(
     except ImportError as error:
         raise InputError(
             f"serving needs {error.name}, which is not installed",
-            hint='pip install "glasshead[serve]"',
+            hint=install_hint("serve"),
         ) from None
     from glasshead.serve import listening, logs
     from glasshead.serve.app import create_app

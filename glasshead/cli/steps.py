@@ -46,7 +46,7 @@ def steps(
     \b
     Examples:
       glasshead steps "Hello shiny sun!" --query shiny --no-scale
-      glasshead steps "那个小猫 它 饿坏了" --query 它 --causal
+      glasshead steps "那只小猫 它 饿坏了" --query 它 --causal
       glasshead steps "Your journey starts with one step" --json
     """
     from glasshead.lab import walkthrough

@@ -38,14 +38,15 @@ class Int8Linear(nn.Module):
         self.register_buffer("weight", integers.to(torch.int8))
         self.register_buffer("factor", factor)
         self.register_buffer("bias", None if linear.bias is None else linear.bias.detach().float())
+        self.train(linear.training)  # or every token would have to switch it off
 
     def forward(self, x: Tensor) -> Tensor:
-        rows = x.flatten(0, -2)
-        if len(rows) > KERNEL_ROWS or rows.shape[1] % 32:  # the kernel reads 32 at a time
+        rows, bias = x.flatten(0, -2), self.bias
+        if rows.shape[0] > KERNEL_ROWS or rows.shape[1] % 32:  # the kernel reads 32 at a time
             out = F.linear(rows, self.weight.float()) * self.factor.float()
         else:
-            out = torch._weight_int8pack_mm(rows.bfloat16(), self.weight, self.factor).float()
-        out = out if self.bias is None else out + self.bias
+            out = torch._weight_int8pack_mm(rows.bfloat16(), self.weight, self.factor)
+        out = out.float() if bias is None else out + bias  # in float32 either way
         return out.view(*x.shape[:-1], -1)
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from glasshead import __version__
+from glasshead.errors import install_command
 from glasshead.lab.kernels import CALLS, DTYPES, Choice, choices
 from glasshead.machine import cpu_flags, settle_half_precision
 
@@ -125,7 +126,7 @@ class Findings:
         for extra in dict.fromkeys(package.extra for package in self.packages):
             lacking = [p.name for p in self.packages if p.extra == extra and not p.fits]
             if extra and lacking:
-                command = f'pip install "glasshead[{extra}]"'
+                command = install_command(extra)
                 found.append(Problem("extra", ", ".join(lacking), False, command, extra))
         if self.cuda and self.triton is None:
             found.append(Problem("triton", "", False, "pip install triton"))

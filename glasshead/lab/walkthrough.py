@@ -1,4 +1,4 @@
-"""From a sentence to the numbers of its attention: words, vectors, the five steps.
+"""From a sentence to the numbers of its attention: words, vectors, the four steps.
 
 >>> walk("Hello shiny sun!", query="shiny", scaled=False).steps.weights[1].round(4)
 array([0.2291, 0.4063, 0.3646])
@@ -82,8 +82,8 @@ def words_of(sentence: str) -> list[str]:
 
     A sentence without a space in a script that uses none becomes characters:
 
-    >>> words_of("Don't stop, shiny sun!"), words_of("那个小猫 它 饿坏了。"), words_of("小猫，GPT")
-    (["Don't", 'stop', 'shiny', 'sun'], ['那个小猫', '它', '饿坏了'], ['小', '猫', 'GPT'])
+    >>> words_of("Don't stop, shiny sun!"), words_of("那只小猫 它 饿坏了。"), words_of("小猫，GPT")
+    (["Don't", 'stop', 'shiny', 'sun'], ['那只小猫', '它', '饿坏了'], ['小', '猫', 'GPT'])
     """
     try:
         sentence.encode()

@@ -49,6 +49,7 @@ class _HeadLoss(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, table, change = ctx.saved_tensors
         of_weight, of_bias = ctx.dtypes
+        grad = grad.clone()  # any kernel: cuBLAS warns if it is the first that a thread calls
         dx = (change @ table) * grad  # one number does not widen what it is multiplied with
         dweight = _product(change.t(), x, of_weight)[: ctx.V] * grad
         dbias = None

@@ -193,7 +193,7 @@ class _Engine:
             top_weights=shaped(torch.exp2(top_logs - self.shift)),
             received=shaped(received),
             lags=shaped(self._buckets(near, lags) * one),
-            probe_lags=shaped(self._probes() / UNITS),
+            probe_lags=shaped(self._probes()),
             cell_sum=shaped(cell_sum * one),
             cell_max=shaped(cell_max * one),
         )
@@ -329,24 +329,25 @@ class _Engine:
         total = (far.sum(1, dtype=torch.float64) - moved).unflatten(1, (2, 32))
         total[..., :-1] += moved.unflatten(1, (2, 32))[..., 1:]
         total = total.clamp(min=0)
-        starts = self.sweep.starts
-        back, ahead = (int((side >= EXACT).sum()) for side in (starts, -starts))
+        back, ahead = self.sweep.far_buckets
         return torch.cat([total[:, 1, :ahead].flip(-1), near, total[:, 0, :back]], -1)
 
     def _probes(self) -> Tensor:
         from glasshead.observe.programs.pairs import probe_lags
 
         step = self.sweep.probe_step
-        out = self._new(self.B * self.H, self.T + self.S - 1, dtype=torch.int64)
+        fast = isinstance(self.tuning, Packed)
+        dtype = torch.float32 if fast else torch.int64
+        out = self._new(self.B * self.H, self.T + self.S - 1, dtype=dtype)
         probes = -(-self.T // step)
         assert probes <= PROBES
         # In float32 a product keeps three copies of both sides in shared memory.
         side = 32 if self.q.dtype.itemsize * self.kind["BD"] > 512 else 64
         probe_lags[(-(-self.S // side), len(out))](
             self.q, self.k, self.lse, out, *self.shared, step, probes,
-            **self.kind, **self.precise, BM=side, BN=side, UNITS=self.units,
+            **self.kind, **self.precise, BM=side, BN=side, UNITS=0.0 if fast else self.units,
         )  # fmt: skip
-        return out.double()
+        return out * 2.0**-self.shift if fast else out.double() / UNITS
 
     def _top(self, best: Tensor, group: Tensor) -> tuple[Tensor, Tensor]:
         """The strongest keys, from the groups that hold them; a few heads at a time."""

@@ -1,11 +1,18 @@
 """The map from afar: cells of many weights, each their mean and their max.
 
 A few rows at a few keys are weighed at a time, so few that they stay in the cache, and added up
-before the next are. What was measured of a long text holds small cells already; larger ones are
-made of those.
+before the next are. Threads share the rows: several that meet at every product would wait for
+each other more than they work. What was measured of a long text holds small cells already; larger
+ones are made of those.
 """
 
+import math
+import os
+import threading
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -20,6 +27,7 @@ __all__ = ["Cells", "Overview", "overview", "pooled", "summed"]
 
 BLOCK = 2**18  # weights that are made at a time: 1 MB
 ROWS = 256  # of these, at most
+SHARE = 2**26  # weights that are worth a thread of their own: about 0.1 s
 
 
 class Cells(NamedTuple):
@@ -70,6 +78,55 @@ def summed(
 
     Sides of cells are powers of two. With `hide_sink` the first key counts as if it was masked.
     """
+    # Each share takes its own copy of the keys, so it has many rows.
+    tall, n = max(cell[0], ROWS), max(SHARE // max(1, cols.stop - cols.start), 16 * ROWS)
+    step = -(-n // tall) * tall
+    starts = range(rows.start, max(rows.stop, rows.start + 1), step)
+    # A page does not queue behind a whole map, nor a map's last share behind those of another.
+    pool = _threads("map" if len(starts) > 1 else "page")
+    ahead, found = deque[Future[Cells]](), list[Cells]()
+    try:
+        for start in starts:
+            if len(ahead) > torch.get_num_threads():
+                found.append(ahead.popleft().result())
+            some = slice(start, min(start + step, rows.stop))
+            ahead.append(pool.submit(_summed, record, batch, head, some, cols, cell, hide_sink))
+        found += [share.result() for share in ahead]
+    finally:
+        for share in ahead:
+            share.cancel()
+    return Cells(*(torch.cat(each) for each in zip(*found, strict=True)))
+
+
+@cache
+def _threads(kind: str) -> ThreadPoolExecutor:
+    """Threads that compute alone, as many as would else compute together."""
+    return ThreadPoolExecutor(torch.get_num_threads(), kind, initializer=_alone)
+
+
+_ALONE = threading.Lock()
+
+
+def _alone() -> None:
+    """This thread computes with one thread only, and all others with as many as before."""
+    with _ALONE:
+        others = torch.get_num_threads()  # asked first, a thread has what threads begin with
+        torch.set_num_threads(1)
+        # This also set what threads begin with that are yet to come.
+        again = threading.Thread(target=torch.set_num_threads, args=(others,))
+        again.start()
+        again.join()
+
+
+if hasattr(os, "register_at_fork"):  # a forked process has none of the threads
+    os.register_at_fork(after_in_child=_threads.cache_clear)
+
+
+@torch.no_grad()
+def _summed(
+    record: Record, batch: int, head: int, rows: slice, cols: slice, cell: tuple[int, int],
+    hide_sink: bool,
+) -> Cells:  # fmt: skip
     tall, wide = cell
     areas = sizes(rows, tall)[:, None] * sizes(cols, wide)
     total, most = torch.zeros(areas.shape), torch.zeros(areas.shape)
@@ -81,14 +138,12 @@ def summed(
         c = common(cols, reach.start + span.key, reach.stop - reach.start)
         weights = _Weights(record, span, batch, head, r, c)
         for some in _bands(r, tall):
-            for part, w in weights.of(some, c):
-                if hide_sink and part.start == 0:
-                    w[:, 0] = 0
-                stack = w.unflatten(0, (-1, min(tall, len(w))))  # (cells, tall, m)
-                here, there = _cells(some, rows, tall), _cells(part, cols, wide)
-                total[here, there] += _runs(stack.sum(1), part.start % wide, wide).sum(-1)
+            here = _cells(some, rows, tall)
+            for part, sums, maxima in weights.down(some, c, tall, hide_sink):
+                there = _cells(part, cols, wide)
+                total[here, there] += _runs(sums, part.start % wide, wide).sum(-1)
                 cells = most[here, there]
-                run = _runs(stack.amax(1), part.start % wide, wide)
+                run = _runs(maxima, part.start % wide, wide)
                 torch.maximum(cells, run.amax(-1).to(cells.dtype), out=cells)
     return Cells(total / areas, most)
 
@@ -116,22 +171,37 @@ class _Weights:
         if self.scoring.is_plain:
             self.q = torch.cat([self.q, self.minus], 1)  # (n, D + 1)
             self.k = F.pad(self.k, (0, 1), value=1.0)  # (m, D + 1)
-        self.buffer = torch.empty(BLOCK, dtype=dtype)
+        self.buffer, *self.sums = torch.empty(3, BLOCK, dtype=dtype)
 
-    def of(self, rows: slice, cols: slice) -> Iterator[tuple[slice, Tensor]]:
-        """Blocks of these rows: which keys, and their weights, good until the next one."""
+    def down(
+        self, rows: slice, cols: slice, tall: int, hide_sink: bool
+    ) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Sums and maxima down the cells of these rows, at some keys: (cells, m) each.
+
+        They are good until the next ones come.
+        """
         n, span = rows.stop - rows.start, self.span
-        step = 1 << max(1, BLOCK // n).bit_length() - 1
+        tall = min(tall, n)
         reach = span.mask.cols_of(shifted(rows, -span.row), span.T, span.S)
         cols = common(cols, reach.start + span.key, reach.stop - reach.start)
-        start = cols.start
-        while start < cols.stop:
-            part = slice(start, min(start - start % step + step, cols.stop))
-            yield part, self._block(rows, part, n, part.stop - start)
-            start = part.stop
+        if cols.start >= cols.stop:
+            return
+        for some in _aligned(cols, BLOCK // (n // tall)):
+            size = n // tall, some.stop - some.start
+            sums, maxima = (x[: math.prod(size)].view(size) for x in self.sums)
+            for part in _aligned(some, BLOCK // n):
+                w = self._block(rows, part)
+                if hide_sink and part.start == 0:
+                    w[:, 0] = 0
+                stack, to = w.unflatten(0, (-1, tall)), shifted(part, -some.start)
+                torch.sum(stack, 1, out=sums[:, to])
+                torch.amax(stack, 1, out=maxima[:, to])
+            yield some, sums, maxima
 
-    def _block(self, rows: slice, cols: slice, n: int, m: int) -> Tensor:
+    def _block(self, rows: slice, cols: slice) -> Tensor:
+        """The weights of a rectangle, good until the next one is asked for."""
         span, scoring = self.span, self.scoring
+        n, m = rows.stop - rows.start, cols.stop - cols.start
         q, k = self.q[shifted(rows, -self.rows.start)], self.k[shifted(cols, -self.cols.start)]
         w = torch.mm(q, k.T, out=self.buffer[: n * m].view(n, m))
         at, to = shifted(rows, -span.row), shifted(cols, -span.key)
@@ -142,9 +212,11 @@ class _Weights:
             if added is not None:
                 w.add_(added.reshape(added.shape[-2:]))
             w.add_(self.minus[shifted(rows, -self.rows.start)])
+        w.exp_()
+        # Not before: the exponential of what is hidden takes several times as long as another.
         for part, hides in hidden(self.mask, span.T, span.S, at, to, w.device):
-            w[:, part].masked_fill_(hides.reshape(hides.shape[-2:]), HIDDEN)
-        return w.exp_()
+            w[:, part].masked_fill_(hides.reshape(hides.shape[-2:]), 0)
+        return w
 
 
 def _cells(part: slice, whole: slice, side: int) -> slice:
@@ -169,6 +241,17 @@ def _bands(rows: slice, tall: int) -> Iterator[slice]:
             size = min(most, left) // tall * tall
         yield slice(start, start + size)
         start += size
+
+
+def _aligned(cols: slice, most: int) -> Iterator[slice]:
+    """Columns in parts of at most `most`, which end at multiples of a power of two.
+
+    >>> [(part.start, part.stop) for part in _aligned(slice(3, 21), 11)]
+    [(3, 8), (8, 16), (16, 21)]
+    """
+    step = 1 << max(1, most).bit_length() - 1
+    for start in range(cols.start - cols.start % step, cols.stop, step):
+        yield slice(max(start, cols.start), min(start + step, cols.stop))
 
 
 def _runs(x: Tensor, into: int, wide: int) -> Tensor:

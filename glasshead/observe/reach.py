@@ -125,7 +125,7 @@ def earlier_keys(ids: Tensor, mask: Mask, T: int, S: int) -> Tensor:
     tensor([[[ 0, -1, -1],
              [ 2,  0, -1]]])
     """
-    kinds = ids.unique(return_inverse=True)[1]  # (B, S)
+    kinds = ids.long() - ids.min() if ids.numel() else ids.long()  # (B, S), 0 or more
     groups = _groups(mask, S, ids.device)
     if groups is not None:
         kinds = groups * (kinds.max() + 1) + kinds

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-from glasshead.errors import InputError
+from glasshead.errors import InputError, install_hint
 
 __all__ = ["shown", "shown_by"]
 
@@ -22,6 +22,6 @@ def shown(seen: Any, **how: Any) -> Any:
     except ModuleNotFoundError as error:
         raise InputError(
             f"showing needs {error.name}, which is not installed",
-            hint='pip install "glasshead[notebook]"',
+            hint=install_hint("notebook"),
         ) from None
     return module.show(seen, **how)

@@ -28,7 +28,7 @@ from glasshead.attention.scores import PLAIN, Scoring
 from glasshead.errors import BackendError, ConfigError, ShapeError, did_you_mean
 from glasshead.observe.kernel import sums as sums_by_triton
 from glasshead.observe.kernel import why_not
-from glasshead.observe.reach import earlier_keys, first_keys, reach
+from glasshead.observe.reach import reach
 from glasshead.observe.sweep import Sums, Sweep, lag_starts
 from glasshead.observe.tiled import sums as sums_by_tiles
 
@@ -73,7 +73,7 @@ class HeadStatistics:
 
     # The map, at most `overview` cells a side.
     overview_mean: Tensor  # (B, H, R, C) mean weight of a cell; hidden pairs count as 0
-    overview_max: Tensor  # (B, H, R, C) largest weight of a cell
+    overview_max: Tensor  # (B, H, R, C) largest weight of a cell; the same where it has one
     overview_cell: tuple[int, int]  # rows and columns of a cell, powers of two
 
     @property
@@ -167,8 +167,7 @@ def observe(
         scoring=scoring,
         lse=lse,
         queries=queries,
-        first=first_keys(mask, B, T, S, q.device),
-        earlier=None if ids is None else earlier_keys(ids, mask, T, S),
+        ids=ids,
         top_k=min(top_k, max(S, 1)),
         cell=(cell_side(T, overview), cell_side(S, overview)),
         starts=lag_starts(T, S, mask.causal, q.device),
@@ -186,7 +185,7 @@ def _finish(engine: str, sweep: Sweep, sums: Sums) -> HeadStatistics:
     dtype = sums.entropy.dtype
     n_rows = (sums.lse > -torch.inf).sum(-1)[..., None].clamp(min=1)  # (B, H, 1)
     lags = (sums.lags / n_rows).to(dtype)
-    near = sweep.starts.abs() <= NEAR
+    near = sweep.starts.abs() <= NEAR  # not as an index: a GPU would be waited for
     cell_rows, cell_cols = (
         (n - torch.arange(0, n, c, device=lags.device)).clamp(max=c)
         for n, c in zip((T, S), sweep.cell, strict=True)
@@ -198,6 +197,7 @@ def _finish(engine: str, sweep: Sweep, sums: Sums) -> HeadStatistics:
         rows = (sweep.earlier[:, None, :, 0] >= 0) & (sums.lse > -torch.inf)
         return (total * rows).sum(-1) / rows.sum(-1).clamp(min=1)
 
+    mean = sums.cell_sum.div_(cell_rows[:, None] * cell_cols)
     return HeadStatistics(
         engine=engine,
         lse=sums.lse,
@@ -215,13 +215,14 @@ def _finish(engine: str, sweep: Sweep, sums: Sums) -> HeadStatistics:
         lookers=lookers,
         lags=lags,
         lag_starts=sweep.starts,
-        diagonality=lags[..., near].sum(-1),
+        diagonality=(lags * near).sum(-1),
         vertical=_strongest(sums.received, S).to(dtype),
         slash=_strongest(sums.probe_lags, S).to(dtype),
         duplicate=of_rows_with_copies(sums.duplicate),
         induction=of_rows_with_copies(sums.induction),
-        overview_mean=sums.cell_sum.div_(cell_rows[:, None] * cell_cols),
-        overview_max=sums.cell_max,
+        overview_mean=mean,
+        # Cells of one weight are kept once.
+        overview_max=mean if sweep.cell == (1, 1) else sums.cell_max,
         overview_cell=sweep.cell,
     )
 

@@ -1,12 +1,14 @@
 """What both engines are asked and what both must answer."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring
+from glasshead.observe.reach import earlier_keys, first_keys
 
 __all__ = ["EXACT", "HIDDEN", "PROBES", "Sums", "Sweep", "lag_starts"]
 
@@ -25,12 +27,33 @@ class Sweep:
     scoring: Scoring
     lse: Tensor | None  # (B, H, T)
     queries: Tensor | None  # (B, T) rows that count
-    first: Tensor  # (B, T) the key of `first_weight`, -1 for none
-    earlier: Tensor | None  # (B, T, n) earlier copies of the query's token, latest first; -1
+    ids: Tensor | None  # (B, S) tokens at the keys' positions
     top_k: int
     cell: tuple[int, int]  # rows and columns of a cell of the overview
     starts: Tensor  # (n,) where the buckets of lags start
     deterministic: bool
+
+    # Found when they are asked for: a GPU is then long busy with the weights.
+
+    @cached_property
+    def first(self) -> Tensor:
+        """(B, T) the key of `first_weight`, -1 for none."""
+        (B, _, T, _), S = self.q.shape, self.k.shape[2]
+        return first_keys(self.mask, B, T, S, self.q.device)
+
+    @cached_property
+    def earlier(self) -> Tensor | None:
+        """(B, T, n) earlier copies of the query's token, latest first; -1 for none."""
+        if self.ids is None:
+            return None
+        return earlier_keys(self.ids, self.mask, self.q.shape[2], self.k.shape[2])
+
+    @property
+    def far_buckets(self) -> tuple[int, int]:
+        """How many buckets of more than one lag there are, looking back and ahead."""
+        T, S = self.q.shape[2], self.k.shape[2]
+        ahead = [] if self.mask.causal else _powers(EXACT, T - 1)
+        return len(_powers(EXACT, S - 1)), len(ahead)
 
     @property
     def probe_step(self) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from glasshead.errors import InputError
+from glasshead.errors import InputError, install_hint
 from glasshead.observe.atlas import Atlas
 from glasshead.observe.subject import ALL, RecordConfig, Subject, bytes_of, written
 from glasshead.observe.words import Token
@@ -31,7 +31,7 @@ class TransformersFolder(Subject):
         except ImportError:
             raise InputError(
                 f"{path} holds a model of the transformers library, which is not installed",
-                hint="pip install 'glasshead[hf]'",
+                hint=install_hint("hf"),
             ) from None
         dtype = torch.float32 if device.type == "cpu" else "auto"
         local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}

@@ -1,7 +1,7 @@
 """Byte-level BPE, trained on the user's text by Hugging Face `tokenizers`."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tokenizers
@@ -10,7 +10,15 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 from glasshead.errors import ConfigError, InputError
 from glasshead.text.table import Ids, Table, number_specials, utf8
 
-__all__ = ["VISIBLE_BYTES", "BPETokenizer", "Cutter", "marks_of", "spelled_bytes"]
+__all__ = [
+    "VISIBLE_BYTES",
+    "BPETokenizer",
+    "Cutter",
+    "gpt2_words",
+    "marks_of",
+    "own_words",
+    "spelled_bytes",
+]
 
 # A word is a run of letters with the space before it; Chinese and Japanese runs stand apart from
 # Latin ones; numbers go by three digits. Line ends share a word with nothing else, which is what
@@ -28,6 +36,20 @@ _WORDS = "|".join(
         r"[^\S\r\n]+",
     ]
 )
+
+
+def own_words() -> pre_tokenizers.PreTokenizer:
+    return pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(tokenizers.Regex(_WORDS), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+
+
+def gpt2_words() -> pre_tokenizers.PreTokenizer:
+    """As GPT-2 cuts them, which every program knows how to."""
+    return pre_tokenizers.ByteLevel(add_prefix_space=False)
 
 
 def _visible_bytes() -> dict[str, int]:
@@ -78,9 +100,16 @@ class BPETokenizer(Table):
 
     @classmethod
     def train(
-        cls, texts: str | Iterable[str], vocab_size: int, specials: Sequence[str] = ()
+        cls,
+        texts: str | Iterable[str],
+        vocab_size: int,
+        specials: Sequence[str] = (),
+        cut: Callable[[], pre_tokenizers.PreTokenizer] = own_words,
     ) -> "BPETokenizer":
-        """Learn merges from the texts; the vocabulary is smaller when they run out of pairs."""
+        """Learn merges from the texts; the vocabulary is smaller when they run out of pairs.
+
+        No merge reaches across the words that `cut` makes of a text.
+        """
         least = 256 + len(number_specials(specials, first=0))
         if vocab_size < least:
             raise ConfigError(
@@ -89,12 +118,7 @@ class BPETokenizer(Table):
                 hint="choose a larger vocab_size, or the byte tokenizer",
             )
         inner = tokenizers.Tokenizer(models.BPE())
-        inner.pre_tokenizer = pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.Split(tokenizers.Regex(_WORDS), "isolated"),
-                pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-            ]
-        )
+        inner.pre_tokenizer = cut()
         inner.decoder = decoders.ByteLevel()
         trainer = trainers.BpeTrainer(
             vocab_size=vocab_size,

@@ -13,7 +13,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from glasshead.errors import InputError
-from glasshead.text.bpe import VISIBLE_BYTES, BPETokenizer, check_ids
+from glasshead.text.bpe import VISIBLE_BYTES, BPETokenizer, check_ids, gpt2_words
 from glasshead.text.pieces import PieceTokenizer
 from glasshead.text.tokenizer import (
     ByteTokenizer,
@@ -54,7 +54,7 @@ def byte_level_bpe(
     """A tokenizer as GPT-2's, from its table and its merges."""
     check_ids(vocabulary.values())
     inner = tokenizers.Tokenizer(models.BPE(vocabulary, merges))
-    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.pre_tokenizer = gpt2_words()
     inner.decoder = decoders.ByteLevel()
     inner.add_special_tokens([name for name in specials if name in vocabulary])
     return BPETokenizer(inner)

@@ -1,5 +1,6 @@
 """The tokenizer of a GGUF file, which has its vocabulary, its merges and a name for the rest."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,17 +8,26 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
 from glasshead.errors import InputError
+from glasshead.text.bpe import gpt2_words
 from glasshead.text.foreign import wrapped
-from glasshead.text.tokenizer import Tokenizer
+from glasshead.text.piece_model import piece_table
+from glasshead.text.tokenizer import (
+    BPETokenizer,
+    ByteTokenizer,
+    CharTokenizer,
+    PieceTokenizer,
+    Tokenizer,
+)
 
-__all__ = ["tokenizer_of"]
+__all__ = ["fields_of", "tokenizer_of"]
 
 # What may stand in one piece; of digits up to {digits}.
 _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{digits}"
     r"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-_CONTROL, _USER = 3, 4
+_NORMAL, _CONTROL, _USER, _UNUSED = 1, 3, 4, 5
+_BESIDE = "put the model's tokenizer.json beside the file"
 
 
 def _split(digits: str) -> Any:
@@ -31,12 +41,12 @@ def _split(digits: str) -> Any:
 
 
 def _gpt2(*before: Any) -> Any:
-    return pre_tokenizers.Sequence([*before, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    return pre_tokenizers.Sequence([*before, gpt2_words()])
 
 
 _WAYS = {
-    "default": _gpt2,
     "gpt-2": _gpt2,
+    "default": _gpt2,
     "smollm": lambda: _gpt2(pre_tokenizers.Digits(individual_digits=True)),
     "llama-bpe": lambda: _split("{1,3}"),
     "qwen2": lambda: _split(""),
@@ -50,19 +60,25 @@ def tokenizer_of(fields: Mapping[str, Any], source: str) -> Tokenizer:
         return fields.get(f"tokenizer.ggml.{name}")
 
     kind, way, tokens, merges = get("model"), get("pre") or "default", get("tokens"), get("merges")
+    if kind == "llama" and (found := _single(tokens, get("token_type"))) is not None:
+        return found
     if kind != "gpt2" or way not in _WAYS:
         raise InputError(
             f"{source}: its tokenizer ({kind}, {way}) is not known",
-            hint="put the model's tokenizer.json beside the file",
+            hint=_BESIDE,
         )
     if not isinstance(tokens, list) or not isinstance(merges, list):
         raise InputError(
             f"{source} lacks the vocabulary or the merges of its tokenizer",
-            hint="put the model's tokenizer.json beside the file",
+            hint=_BESIDE,
         )
-    types = get("token_type") or [1] * len(tokens)
+    types = get("token_type") or [_NORMAL] * len(tokens)
     try:
-        vocabulary = {str(token): number for number, token in enumerate(tokens)}
+        vocabulary = {
+            str(token): number
+            for number, (token, kind_of_token) in enumerate(zip(tokens, types, strict=True))
+            if kind_of_token != _UNUSED
+        }
         pairs = [tuple(merge.split(" ")) for merge in merges]
         inner = tokenizers.Tokenizer(
             models.BPE(vocabulary, pairs, ignore_merges=way == "llama-bpe")
@@ -80,6 +96,97 @@ def tokenizer_of(fields: Mapping[str, Any], source: str) -> Tokenizer:
     except Exception as error:  # the library raises no narrower class
         raise InputError(
             f"{source}: its tokenizer is damaged: {error}",
-            hint="put the model's tokenizer.json beside the file",
+            hint=_BESIDE,
         ) from None
     return wrapped(inner, source)
+
+
+def fields_of(
+    tokenizer: Tokenizer, ids: Mapping[str, Any], size: int, template: str | None = None
+) -> dict[str, Any]:
+    """The fields by which llama.cpp makes the same ids of a text.
+
+    Args:
+        ids: of bos_token, eos_token and pad_token, where there are any.
+        size: how many ids the model has; what no text becomes fills it up.
+    """
+    # Several may end a text; the first is the usual one.
+    marks = {name: n[0] if isinstance(n, list) else n for name, n in ids.items()}
+    if (end := marks.get("eos_token")) is None:
+        raise InputError(
+            "the tokenizer has no <eos>, and llama.cpp would take another token for it",
+            hint="train with --portable (or --preset llama), or on several documents",
+        )
+    if pieces := piece_table(tokenizer):
+        fields: dict[str, Any] = {"model": "llama", "pre": "default"}
+    else:
+        fields, pieces = _merged(tokenizer)
+    if len(pieces) > size:
+        raise InputError(
+            f"the tokenizer has {len(pieces)} ids, the model {size}",
+            hint="export a run whose tokenizer is the one that it was trained with",
+        )
+    start = marks.get("bos_token")
+    pieces += [(f"[PAD{number}]", _UNUSED) for number in range(len(pieces), size)]
+    fields |= {
+        "tokens": [piece for piece, _ in pieces],
+        "token_type": [kind for _, kind in pieces],
+        "scores": [0.0] * len(pieces),
+        "add_space_prefix": False,
+        "add_bos_token": start is not None and start in tokenizer.prompt_ids("")[:1],
+        # Left out, llama.cpp would take a fixed id for it (1 or 11), which is some piece of text.
+        "bos_token_id": end if start is None else start,
+        "eos_token_id": end,
+        **({} if (pad := marks.get("pad_token")) is None else {"padding_token_id": pad}),
+    }
+    chat = {"tokenizer.chat_template": template} if template else {}
+    return {**{f"tokenizer.ggml.{name}": value for name, value in fields.items()}, **chat}
+
+
+def _merged(tokenizer: Tokenizer) -> tuple[dict[str, Any], list[tuple[str, int]]]:
+    """Of a byte-level BPE: the merges, and by which name llama.cpp knows its words."""
+    way, parts = None, dict[str, Any]()
+    if isinstance(tokenizer, BPETokenizer | PieceTokenizer):
+        parts = json.loads(tokenizer.hugging_face_json())
+        way = next((way for way in _WAYS if _is_cut(parts, way)), None)
+    if way is None or not parts["model"]["merges"]:
+        raise InputError(
+            f"llama.cpp has no name for how this {tokenizer.kind} tokenizer cuts words",
+            hint="train with --portable (or --preset llama), or export a folder",
+        )
+    table = {number: (piece, _NORMAL) for piece, number in parts["model"]["vocab"].items()}
+    for token in parts["added_tokens"]:
+        table[token["id"]] = (token["content"], _CONTROL if token["special"] else _USER)
+    merges = [m if isinstance(m, str) else " ".join(m) for m in parts["model"]["merges"]]
+    pieces = [table.get(number, (f"[PAD{number}]", _UNUSED)) for number in range(max(table) + 1)]
+    return {"model": "gpt2", "pre": way, "merges": merges}, pieces
+
+
+def _is_cut(parts: Mapping[str, Any], way: str) -> bool:
+    """Whether a tokenizer.json cuts words as one of the ways does."""
+
+    def steps(said: Any) -> list[dict[str, Any]]:
+        within = said.get("pretokenizers", [said]) if said else []
+        return [{name: v for name, v in step.items() if name != "trim_offsets"} for step in within]
+
+    normal = {"type": "NFC"} if way == "qwen2" else None
+    return (
+        parts["model"]["type"] == "BPE"
+        and steps(parts["pre_tokenizer"]) == steps(json.loads(_WAYS[way]().__getstate__()))
+        and parts["normalizer"] == normal
+        and bool(parts["model"].get("ignore_merges")) == (way == "llama-bpe")
+    )
+
+
+def _single(tokens: Any, types: Any) -> Tokenizer | None:
+    """A table of characters, or of bytes, as `fields_of` writes it; None if it is another."""
+    try:
+        table = [(str(t), int(n)) for t, n in zip(tokens, types, strict=True) if n != _UNUSED]
+        names = [token for token, kind in table if kind == _CONTROL]
+        text = "".join(token for token, kind in table if kind == _NORMAL).replace("▁", " ")
+        for found in (ByteTokenizer(names), CharTokenizer(text, names)):
+            if piece_table(found) == table:
+                return found
+    except (TypeError, ValueError):  # GlassheadError among them
+        return None
+    return None

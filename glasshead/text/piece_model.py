@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from glasshead.text.tokenizer import ByteTokenizer, CharTokenizer, Tokenizer
 
-__all__ = ["piece_model"]
+__all__ = ["piece_model", "piece_table"]
 
 _SPACE = "▁"  # by which sentencepiece writes a space
 _NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6
@@ -23,17 +23,9 @@ def piece_model(tokenizer: Tokenizer) -> bytes | None:
     >>> piece_model(CharTokenizer("▁")) is None
     True
     """
-    match tokenizer:
-        case CharTokenizer() if _SPACE not in tokenizer.characters:
-            words = [(c.replace(" ", _SPACE), _NORMAL) for c in tokenizer.characters]
-            kind = _CHARACTERS
-        case ByteTokenizer():
-            words, kind = [(f"<0x{value:02X}>", _BYTE) for value in range(256)], _BPE
-            words[ord(" ")] = (_SPACE, _NORMAL)
-        case _:
-            return None
-    specials = tokenizer.specials
-    words += [(name, _CONTROL) for name in sorted(specials, key=lambda name: specials[name])]
+    if (words := piece_table(tokenizer)) is None:
+        return None
+    kind = _CHARACTERS if isinstance(tokenizer, CharTokenizer) else _BPE
     unknown = len(words)
     # What it must have and the model has not stands behind all of its ids.
     words += [("<unk>", _UNKNOWN), *([("<0x20>", _BYTE)] if kind == _BPE else [])]
@@ -41,6 +33,24 @@ def piece_model(tokenizer: Tokenizer) -> bytes | None:
     # No space before the text, none taken away: texts stay as they are.
     as_it_is = _field(1, b"identity") + _field(3, 0) + _field(4, 0) + _field(5, 1)
     return b"".join([*_pieces(words), _field(2, trainer), _field(3, as_it_is)])
+
+
+def piece_table(tokenizer: Tokenizer) -> list[tuple[str, int]] | None:
+    """Each id's piece and its type, which sentencepiece and llama.cpp number alike.
+
+    >>> piece_table(CharTokenizer(" a", ["<eos>"]))
+    [('▁', 1), ('a', 1), ('<eos>', 3)]
+    """
+    match tokenizer:
+        case CharTokenizer() if _SPACE not in tokenizer.characters:
+            words = [(c.replace(" ", _SPACE), _NORMAL) for c in tokenizer.characters]
+        case ByteTokenizer():
+            words = [(f"<0x{value:02X}>", _BYTE) for value in range(256)]
+            words[ord(" ")] = (_SPACE, _NORMAL)
+        case _:
+            return None
+    specials = tokenizer.specials
+    return words + [(name, _CONTROL) for name in sorted(specials, key=lambda name: specials[name])]
 
 
 def _pieces(words: list[tuple[str, int]]) -> Iterator[bytes]:

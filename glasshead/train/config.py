@@ -44,7 +44,7 @@ class TrainConfig:
     device: str = "auto"  # auto, cpu, cuda, cuda:1, ...
     precision: str = "auto"  # auto, float32, bf16
     compile: str = "auto"  # auto, on, off
-    graph: str = "auto"  # auto, on, off: record a step on a GPU once, and play it again
+    graph: str = "auto"  # auto, on, off: record a step of a text on one GPU, and play it again
     threads: int | None = None  # of the CPU
     parallel: str = "auto"  # ddp (auto), fsdp: how processes that torchrun starts share the model
     tensorboard: bool = True  # also write for TensorBoard

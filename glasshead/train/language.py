@@ -17,6 +17,7 @@ from glasshead.errors import ConfigError, InputError, did_you_mean
 from glasshead.model.gpt import GPT
 from glasshead.model.loss import feature_loss
 from glasshead.text.batches import Batch, TextBatches
+from glasshead.text.bpe import gpt2_words, own_words
 from glasshead.text.corpus import Report, read_documents, split_by_position
 from glasshead.text.store import token_store
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer, CharTokenizer, Tokenizer
@@ -46,6 +47,7 @@ class TextConfig:
     split: str = "position"  # what validates: the end of the text (position), or whole documents
     val_share: float = 0.1  # how much of the text validates
     field: str = "text"  # of .jsonl: where the text is
+    portable: bool = False  # as llama.cpp can cut it: words as GPT-2's, and always an <eos>
 
     def __post_init__(self) -> None:
         for name, choices in (
@@ -95,7 +97,7 @@ def new_tokenizer(
     """The tokenizer asked for, trained on the sources.
 
     'auto' takes characters where they are few and the text is small, otherwise BPE. Where there
-    are several documents, `<eos>` ends each.
+    are several documents, or other programs are to use it, `<eos>` ends each.
     """
 
     def texts() -> Iterator[str]:
@@ -108,14 +110,15 @@ def new_tokenizer(
         if len(characters) <= MOST_CHARACTERS:
             characters.update(text)
     few = len(characters) <= MOST_CHARACTERS and n_bytes < SMALL_TEXT
-    specials = ["<eos>"] if n_documents > 1 else []
+    specials = ["<eos>"] if n_documents > 1 or config.portable else []
     match config.tokenizer if config.tokenizer != "auto" else "char" if few else "bpe":
         case "char":
             return CharTokenizer.train(texts(), specials)
         case "byte":
             return ByteTokenizer(specials)
     size = vocab_size or fitting_vocabulary(n_bytes)
-    return BPETokenizer.train(texts(), size, specials)
+    cut = gpt2_words if config.portable else own_words
+    return BPETokenizer.train(texts(), size, specials, cut)
 
 
 def fitting_vocabulary(n_bytes: int) -> int:
@@ -231,7 +234,8 @@ class Text(Subject[TextConfig, Corpus]):
 
     name, kind, config = "text", "gpt", TextConfig
     example = "glasshead train my.txt"
-    fixed = frozenset({"tokenizer"})
+    fixed = frozenset({"tokenizer", "portable"})
+    alike = True
 
     def settings(self, settings: dict[str, Any], flags: dict[str, Any]) -> TextConfig:
         config = super().settings(settings, flags)

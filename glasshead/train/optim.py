@@ -7,6 +7,7 @@ a gradient that is not finite costs one step and no more.
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from inspect import unwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,21 @@ def orthogonal(matrices: Tensor, steps: int = 5) -> Tensor:
     return wide.mT if x.shape[1] > x.shape[2] else wide
 
 
-class Muon(torch.optim.Optimizer):
+class _Light(torch.optim.Optimizer):
+    """Starts without torch's compiler, which takes seconds to import.
+
+    torch's own methods import it to be left alone by it; nobody compiles ours.
+    """
+
+    add_param_group = unwrap(torch.optim.Optimizer.add_param_group)
+    zero_grad = unwrap(torch.optim.Optimizer.zero_grad)
+
+
+class _AdamW(_Light, torch.optim.AdamW):
+    step = torch.no_grad()(unwrap(torch.optim.AdamW.step))
+
+
+class Muon(_Light):
     """Momentum whose matrices are made orthogonal: every direction moves, not the loudest alone.
 
     torch has a Muon; this one treats the queries, keys and values stacked in one matrix as the
@@ -194,7 +209,7 @@ def _adamw(params: Iterable[Tensor], config: "TrainConfig") -> torch.optim.AdamW
         for decayed, some in by_decay.items()
         if some
     ]
-    return torch.optim.AdamW(groups, config.lr, (config.beta1, config.beta2), fused=True)
+    return _AdamW(groups, config.lr, (config.beta1, config.beta2), fused=True)
 
 
 def hidden_matrices(model: nn.Module) -> dict[Tensor, None]:

@@ -55,6 +55,7 @@ PRESETS = {
             "max_len": 64,
         },
         {"steps": 800, "batch_size": 16},
+        {"portable": True},
     ),
     "gpt2": Preset(
         "GPT-2 of 124 million parameters as it was, for a large GPU",

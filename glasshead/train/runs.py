@@ -5,7 +5,7 @@ What it is trained on is a `Subject`: one a line in SUBJECTS, and everything els
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import MISSING, asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,7 @@ def begin(
 ) -> Trainer:
     """A new run: the preset's settings, and the flags over them."""
     settings = _settings(subject, preset, flags)
+    _check_graph(subject, flags, place)
     config = subject.settings(settings, flags)
     train = _train_config(subject, of(TrainConfig, settings))
     made_of, make = _made_of(subject), KINDS[subject.kind][1]
@@ -120,6 +121,7 @@ def begin_from(
             hint=f"name the run of a {subject.kind}",
         )
     _check_flags(subject, flags)
+    _check_graph(subject, flags, place)
     made_of, make = _made_of(subject), KINDS[subject.kind][1]
     changes = of(made_of, flags)
     if fixed := {*changes} - SHAPELESS | {*of(subject.config, flags)} & subject.fixed:
@@ -153,7 +155,8 @@ def resume(
         raise ConfigError(
             f"{path} was trained on {subject.name}, not on {named}", hint="leave the files out"
         )
-    saved = {**run.config.train, **run.config.model, **data.get(subject.name, {})}
+    _check_graph(subject, flags, place)
+    saved = _saved(subject, run.config)
     for name, value in flags.items():
         if name not in CHANGEABLE and value != saved.get(name):
             raise ConfigError(
@@ -197,8 +200,7 @@ def check_same(
     subject: Subject[Any, Any], preset: Preset, flags: dict[str, Any], out: Path
 ) -> None:
     """That `begin` would make the run again that is there."""
-    config = Run.open(out).config
-    saved = {**config.train, **config.model, **config.data.get(subject.name, {})}
+    saved = _saved(subject, Run.open(out).config)
     for name, value in _settings(subject, preset, flags).items():
         # What is decided only when it is made may be anything.
         if value not in (None, "auto", saved.get(name)) and name not in CHANGEABLE:
@@ -272,6 +274,13 @@ def _settings(subject: Subject[Any, Any], preset: Preset, flags: dict[str, Any])
     return {**preset.model, **preset.train, **preset.data, **_lengths(flags)}
 
 
+def _saved(subject: Subject[Any, Any], config: RunConfig) -> dict[str, Any]:
+    """All settings of a run by name: a setting that is younger than the run has its default."""
+    configs: tuple[Any, ...] = (TrainConfig, _made_of(subject), subject.config)
+    usual = {f.name: f.default for c in configs for f in fields(c) if f.default is not MISSING}
+    return {**usual, **config.train, **config.model, **config.data.get(subject.name, {})}
+
+
 def _check_flags(subject: Subject[Any, Any], flags: Mapping[str, Any]) -> None:
     """Every flag means something for this subject."""
 
@@ -284,6 +293,19 @@ def _check_flags(subject: Subject[Any, Any], flags: Mapping[str, Any]) -> None:
         raise ConfigError(
             f"{_flag(name)} {flags[name]} has no meaning for {subject.name}",
             hint=f"leave it out; it is for {' and '.join(others)}",
+        )
+
+
+def _check_graph(subject: Subject[Any, Any], flags: Mapping[str, Any], place: Place) -> None:
+    """A step is recorded where it can be; who asks for it is told where it cannot."""
+    against = ""
+    if not subject.alike:
+        against = f"batches of {subject.name} differ in shape"
+    elif place.processes.size > 1:
+        against = f"{place.processes.size} processes train together"
+    if against and flags.get("graph") == "on":
+        raise ConfigError(
+            f"--graph on: a step cannot be recorded where {against}", hint="leave --graph out"
         )
 
 

@@ -77,6 +77,7 @@ class Subject(ABC, Generic[Config, Data]):
     example: ClassVar[str] = ""  # how its files are named on a command line; empty: it needs none
     unused: ClassVar[frozenset[str]] = frozenset()  # settings of TrainConfig without a meaning here
     fixed: ClassVar[frozenset[str]] = frozenset()  # settings that belong to trained parameters
+    alike: ClassVar[bool] = False  # as `Task.alike` of its task
     measures: ClassVar[tuple[str, ...]] = ("loss",)  # what `stop_on` can name
 
     def settings(self, settings: dict[str, Any], flags: dict[str, Any]) -> Config:

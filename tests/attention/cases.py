@@ -70,7 +70,7 @@ class Case:
         )
 
     def exact(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Context, weights and lse by the five steps, written apart from the code under test."""
+        """Context, weights and lse by the four steps, written apart from the code under test."""
         group = self.H // self.H_kv
         q, k, v = (t.double().numpy() for t in self.tensors)
         k, v = k.repeat(group, 1), v.repeat(group, 1)

@@ -1,4 +1,4 @@
-"""Every backend against the five NumPy steps in float64.
+"""Every backend against the four NumPy steps in float64.
 
 The bound is the design's: at most twice the error of the explicit path in the same dtype, three
 times for gradients. Its floor: one rounding of the largest value in that dtype, and what it does

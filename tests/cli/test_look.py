@@ -186,7 +186,7 @@ def test_without_transformers_the_extra_is_named(cli, theirs, monkeypatch):
     code, out, err = cli("look", theirs["gpt2"], ENGLISH)
     assert (code, out) == (2, "")
     assert "is not installed" in err
-    assert "hint: pip install 'glasshead[hf]'" in err
+    assert 'hint: in the clone of Glasshead: pip install -e ".[hf]" -c constraints.txt' in err
 
 
 def test_a_folder_that_is_not_complete(cli, theirs, tmp_path):

@@ -161,7 +161,7 @@ def test_only_what_is_needed_breaks(found):
     (extra,) = (p for p in optional.problems if p.kind == "extra")
     assert (extra.about, extra.command) == (
         "no-such-thing, nor-this",
-        'pip install "glasshead[hf]"',
+        'pip install -e ".[hf]" -c constraints.txt',
     )
 
 

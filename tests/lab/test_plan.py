@@ -28,7 +28,7 @@ from glasshead.lab.plan.devices import DEVICES, find_device
 from glasshead.lab.plan.generating import plan_generating
 from glasshead.lab.plan.layout import Layout, collective
 from glasshead.lab.plan.measuring import trained
-from glasshead.lab.plan.observing import plan_observing, statistics_bytes
+from glasshead.lab.plan.observing import statistics_bytes
 from glasshead.lab.plan.operations import Setting, operations, pairs
 from glasshead.lab.plan.plans import Wanted, as_json, make_plan, what_fits
 from glasshead.lab.plan.shapes import count, find_shape
@@ -182,11 +182,16 @@ def test_the_worst_moment_of_real_training_is_as_planned(config):
     assert make_plan(wanted).training.memory.peak == pytest.approx(peak, rel=0.15)
 
 
-def test_statistics_take_exactly_their_bytes():
-    q, k = torch.randn(2, 1, 3, 1031, 5)
+@pytest.mark.parametrize("T", [1021, 1031])  # an overview of single weights, and of cells
+def test_statistics_take_exactly_their_bytes(T):
+    q, k = torch.randn(2, 1, 3, T, 5)
     seen = observe(q, k, Mask(causal=True))
-    real = sum(t.nbytes for t in vars(seen).values() if isinstance(t, torch.Tensor))
-    assert statistics_bytes(1, 3, 1031) == real
+    storages = {
+        t.untyped_storage().data_ptr(): t.untyped_storage().nbytes()
+        for t in vars(seen).values()
+        if isinstance(t, torch.Tensor)
+    }
+    assert statistics_bytes(1, 3, T) == sum(storages.values())
 
 
 def test_the_cache_takes_exactly_its_bytes():
@@ -329,6 +334,13 @@ def test_sharing_divides_the_work_and_keeps_the_sum(way):
     assert seconds[0] == pytest.approx(seconds[1], rel=0.05)
 
 
+def test_a_step_is_recorded_by_one_process_alone():
+    """Others wait for Python, unless what they run is compiled."""
+    one, two = (training(GPT2, Layout(n), compiled=False).seconds["host"] for n in (1, 2))
+    assert one == 0 < two
+    assert training(GPT2, Layout(2), compiled=True).seconds["host"] == 0
+
+
 def test_gradients_are_sent_once_however_many_batches_make_a_step():
     once, often = (
         training(GPT2, Layout(4), batch_size=8, accumulate=n).collectives for n in (1, 6)
@@ -345,18 +357,9 @@ def test_what_does_not_fit_is_said_with_what_would():
     assert as_json(plan)["training"]["would_fit"]["gpus"] == better.layout.gpus
 
 
-def test_the_sheet_s_speed_is_near_what_an_h200_was_measured_to_do():
-    """124M, 64 x 1024 tokens, bf16, compiled, AdamW: 113.8 ms; docs/scaling.md tells the ratio."""
+def test_the_share_of_the_peak_is_that_of_the_step():
     plan = make_plan(Wanted(find_shape("gpt2", {}), batch_size=64, optimizer="adamw"))
-    assert plan.training.step / 0.1138 == pytest.approx(0.88, abs=0.005)
     assert np.isclose(plan.training.share, plan.training.flops / plan.training.step / 989e12)
-
-
-def test_looking_at_one_layer_of_an_h200_takes_as_long_as_it_was_measured_to():
-    """12 heads of 64 at 128K tokens: 73.6 ms."""
-    layer = GPTConfig(vocab_size=2, max_len=131072, n_layers=1, n_heads=12, d_model=768)
-    plan = plan_observing(layer, count(layer), DEVICES["h200"])
-    assert plan.look == pytest.approx(0.0736, rel=0.15)
 
 
 @pytest.mark.parametrize(

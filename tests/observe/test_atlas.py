@@ -33,13 +33,13 @@ def seen():
     return built()
 
 
-def built(plain=False, **settings):
+def built(plain=False, dtype=torch.float32, **settings):
     torch.manual_seed(5)
-    q, k = torch.randn(B, H, T, 5), torch.randn(B, 1, S, 5)
+    q, k = torch.randn(B, H, T, 5, dtype=dtype), torch.randn(B, 1, S, 5, dtype=dtype)
     keys = torch.ones(B, S).bool()
     keys[1, :5] = False
-    bias = torch.randn(B, 1, T, S)
-    early = Scoring(0.6, 2.0, torch.rand(H) / 8, bias[:, :, :29, :33])
+    bias = torch.randn(B, 1, T, S, dtype=dtype)
+    early = Scoring(0.6, 2.0, torch.rand(H, dtype=dtype) / 8, bias[:, :, :29, :33])
     late = replace(early, bias=bias[:, :, 29:, 7:])
     if plain:
         early = late = Scoring(0.6)
@@ -66,7 +66,7 @@ def whole(seen):
 def all_weights(seen):
     """All weights, from another implementation."""
     record = seen.records[4]
-    out = torch.zeros(B, H, T, S)
+    out = torch.zeros(B, H, T, S, dtype=record.q.dtype)
     for s in record.spans:
         weights = part(record.q, record.k, s)[0]
         out[:, :, s.row : s.row + s.T, s.key : s.key + s.S] = weights
@@ -109,15 +109,19 @@ def test_a_row_and_the_keys_it_looks_at_most(seen, whole):
     overview=st.sampled_from([None, 6, 1024]),
     hide_sink=st.booleans(),
     plain=st.booleans(),
+    share=st.sampled_from([(2, 7), (16, 2**26)]),
+    close=st.sampled_from([(torch.float32, 0, 1e-6), (torch.float64, 1e-6, 1e-12)]),
 )
 def test_cells_are_mean_and_max_of_their_weights(
-    level, data, page, block, overview, hide_sink, plain
+    level, data, page, block, overview, hide_sink, plain, share, close
 ):
+    dtype, rtol, atol = close
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(atlas_module, "PAGE", page)
         patch.setattr(pooling, "BLOCK", block)
-        patch.setattr(pooling, "ROWS", 16)
-        seen = built(plain)
+        patch.setattr(pooling, "ROWS", share[0])
+        patch.setattr(pooling, "SHARE", share[1])
+        seen = built(plain, dtype)
         level = min(level, seen.levels(4) - 1)
         side = 1 << level
         if overview == 1024:  # then coarse cells come from what was measured
@@ -134,9 +138,31 @@ def test_cells_are_mean_and_max_of_their_weights(
             for r in range(0, T, side)
         ]
         for found, how in ((mean, Tensor.mean), (most, Tensor.max)):
-            cells = torch.tensor([[how(cell) for cell in row] for row in expected])[rows, cols]
+            cells = torch.tensor([[float(how(cell)) for cell in row] for row in expected])[
+                rows, cols
+            ]
             assert found.shape == cells.shape
-            assert torch.allclose(found, cells, rtol=0, atol=1e-6)
+            assert torch.allclose(found, cells, rtol=rtol, atol=atol)
+
+
+def test_cells_are_computed_by_threads_that_work_alone_and_others_keep_theirs():
+    """Those that meet at every small product take longer than one, and most on a busy machine."""
+    script = """if True:
+        import threading, torch
+        from glasshead.observe import pooling
+        torch.set_num_threads(3)
+        pool, ready = pooling._threads("page"), threading.Barrier(3)  # so that each answers once
+        alone = [pool.submit(lambda: (ready.wait(), torch.get_num_threads())[1]) for _ in range(3)]
+        later = []
+        thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
+        found = [one.result() for one in alone]
+        thread.start(), thread.join()
+        print(found, torch.get_num_threads(), later)
+    """
+    told = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    assert told.strip() == "[1, 1, 1] 3 [3]"
 
 
 def test_the_last_level_fits_a_page_and_the_cache_stays_small(monkeypatch):

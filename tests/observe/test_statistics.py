@@ -195,9 +195,9 @@ def test_the_engine_is_chosen_by_reasons(monkeypatch):
     q, k, _ = layer(14)
 
     def why_not(q=q, k=k, mask=EVERYTHING, scoring=PLAIN, top_k=8):
-        first = torch.zeros(2, 29)
+        starts = torch.zeros(1)
         return kernel.why_not(
-            Sweep(q, k, mask, scoring, None, None, first, None, top_k, (1, 1), first, False)
+            Sweep(q, k, mask, scoring, None, None, None, top_k, (1, 1), starts, False)
         )
 
     assert why_not() is None

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -66,7 +67,10 @@ def test_tiles_agree_with_the_whole_map(call, overview, top_k):
     seen = observe(
         q, k, mask, scoring=scoring, ids=ids, queries=queries, overview=overview, top_k=top_k
     )
-    assert_matches(seen, dense(q, k, mask, scoring, queries), mask, ids, atol=3e-6)
+    found = dense(q, k, mask, scoring, queries)
+    # A far key under a steep ALiBi has a score of 70, which float32 itself rounds by 4e-6.
+    rounding = 2.0**-24 * abs(found.lse[np.isfinite(found.lse)]).max(initial=0)
+    assert_matches(seen, found, mask, ids, atol=3e-6 + rounding)
 
 
 @pytest.mark.parametrize("rows", [1, 4, 16])

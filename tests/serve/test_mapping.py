@@ -209,19 +209,19 @@ def test_a_glass_file_is_opened_without_being_measured(server, book):
         assert ask.post("/api/open", json={"model": "none.glass"}).status_code == 404
 
 
-def test_no_page_of_100_000_tokens_takes_more_than_100_ms_of_two_cores(book):
-    """By the processor's clock, which a loaded machine does not move.
+def test_no_page_of_100_000_tokens_takes_more_than_100_ms(server, book):
+    """By the processor's clock, which a loaded machine moves little; the best of three pages.
 
     From level 7 on cells are made of those that were measured, and take next to nothing.
     """
-    seen = open_glass(book)
-    for level in range(7):
-        row = 100_000 // (128 << level) - 1  # the last whole one
-        took = []
-        for col in range(3):
-            start = time.process_time()
-            seen.cells(
-                0, 0, level, slice(row * 128, row * 128 + 128), slice(col * 128, col * 128 + 128)
-            )
-            took.append(time.process_time() - start)
-        assert min(took) < 0.2, f"level {level}: {took}"
+    mine = server(book.parent)
+    with httpx.Client(base_url=mine.url, timeout=60) as ask:
+        told = ask.post("/api/open", json={"model": "<b>long.glass"}).json()
+        for level in range(7):
+            row = 100_000 // (128 << level) - 1  # the last whole one
+            took = []
+            for col in range(3):
+                start = time.process_time()
+                page(ask, told, layer=0, head=0, level=level, row=row, col=col)
+                took.append(time.process_time() - start)
+            assert min(took) < 0.1, f"level {level}: {took}"

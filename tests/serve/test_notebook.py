@@ -123,7 +123,7 @@ def test_without_anywidget_one_line_says_how_to_get_it(seen, monkeypatch):
     monkeypatch.setitem(sys.modules, "anywidget", None)
     with pytest.raises(InputError, match="showing needs anywidget, which is not installed") as told:
         seen.show()
-    assert told.value.hint == 'pip install "glasshead[notebook]"'
+    assert 'pip install -e ".[notebook]" -c constraints.txt' in told.value.hint
 
 
 HOLD = """

@@ -255,7 +255,7 @@ def test_who_goes_away_leaves_the_batch(served, streamed):
         if streamed:
             with client.stream("POST", f"{served.url}/v1/completions", json=body) as reply:
                 next(reply.iter_lines())
-                assert engine.running == 1
+                until(lambda: engine.running == 1)
         else:
             with pytest.raises(httpx.ReadTimeout):
                 client.post(f"{served.url}/v1/completions", json=body, timeout=0.5)

@@ -102,19 +102,25 @@ def test_100_000_tokens_from_afar_down_to_single_weights(page, shelf, exact):
 
 
 def test_panning_and_zooming_never_hold_the_page_for_50_ms(page, shelf, browser):
-    """By the processor's clock: what else runs on the machine is not the page's fault."""
-    sheet = opened(page, shelf, "at=60000,70000,-5.5")
-    box = sheet.bounding_box()
+    """By the clock, in the best of a few tries: on a busy machine the page may have to wait for a
+    processor. By the processor's clock, which leaves such waiting out, in every one."""
+    clock = [99.0]
+    while min(clock) >= 50 and len(clock) < 7:
+        page.goto("about:blank")  # the next try begins from nothing again
+        opened(page, shelf, "at=60000,70000,-5.5")
+        tasks = panned(page, browser)
+        assert len(tasks) > 100
+        processor = max(task["tdur"] for task in tasks) / 1000
+        clock.append(max(task["dur"] for task in tasks) / 1000)
+        print(f"longest task: {clock[-1]:.1f} ms, {processor:.1f} ms of it on a processor")
+        assert processor < 50
+    assert min(clock) < 50
+
+
+def panned(page, browser):
+    """What the page's main thread did while the map was dragged about and zoomed, task by task."""
+    box = page.locator(".sheet").bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    page.evaluate("""() => {
-      window.gaps = [];
-      let last = performance.now();
-      const tick = (t) => { gaps.push(t - last); last = t; requestAnimationFrame(tick); };
-      requestAnimationFrame(tick);
-      window.long = [0];
-      const told = (list) => long.push(...list.getEntries().map((entry) => entry.duration));
-      new PerformanceObserver(told).observe({entryTypes: ["longtask"]});
-    }""")
     categories = ["disabled-by-default-devtools.timeline", "devtools.timeline", "toplevel"]
     browser.start_tracing(page=page, categories=categories)
     page.mouse.move(x, y)
@@ -129,16 +135,11 @@ def test_panning_and_zooming_never_hold_the_page_for_50_ms(page, shelf, browser)
     page.wait_for_selector(READY)
     events = json.loads(browser.stop_tracing())["traceEvents"]
     names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
-    tasks = [
-        e["tdur"] / 1000 for e in events
+    return [
+        e for e in events
         if e["name"] in ("RunTask", "ThreadControllerImpl::RunTask") and "tdur" in e
         and names.get((e["pid"], e["tid"])) == "CrRendererMain"
     ]  # fmt: skip
-    assert len(tasks) > 100
-    clock = page.evaluate("[Math.max(...long), Math.max(...gaps)]")
-    print(f"longest task: {max(tasks):.1f} ms of processor time; {clock[0]} ms by the clock, "
-          f"{clock[1]:.0f} ms between two frames")  # fmt: skip
-    assert max(tasks) < 50
 
 
 def test_while_a_page_loads_a_coarser_one_is_shown_and_what_is_out_of_sight_is_given_up(

@@ -39,6 +39,15 @@ def test_the_first_thing_seen_is_that_it_looks_at_its_noun(page, served, shot):
     assert page.locator(".rank-card.from [aria-pressed=true]").get_attribute("data-word") == "小猫"
     assert said(page)[0][0] == "小猫"
     shot(page, "look")
+    page.locator("#language").click()
+    page.locator("#theme").click()
+    page.locator("#theme").click()
+    page.wait_for_selector("html[data-theme=dark]")
+    page.wait_for_selector(".rank-card.from h2:has-text('看')")
+    shot(page, "look-dark")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_function("document.documentElement.scrollWidth <= 390")
+    shot(page, "look-phone")
 
 
 @pytest.mark.parametrize(("text", "noun"), [(TEXT, "小猫"), (OTHER, "蝴蝶")])

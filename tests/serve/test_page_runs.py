@@ -52,12 +52,15 @@ def drawn(page):
     )
 
 
-def test_curves_lie_over_each_other_and_can_be_left_out(page, server, folder, shot):
-    open_runs(page, server(folder))
+def test_curves_lie_over_each_other_and_can_be_left_out(page, served, world_runs, shot):
+    page.set_viewport_size({"width": 1440, "height": 900})
+    open_runs(page, served)
     page.wait_for_selector(".run-chart li[data-id='translator']", state="attached")
-    last = json.loads((folder / "reader" / "metrics.jsonl").read_text().splitlines()[-1])
+    last = json.loads((world_runs / "reader" / "metrics.jsonl").read_text().splitlines()[-1])
     until(lambda: f"step {last['step']}" in said(page, "reader"))
     until(lambda: drawn(page) > 20)
+    page.wait_for_selector(".run-settings table")
+    page.wait_for_selector("text=它(→小猫)")  # of the reader's samples
     shot(page, "runs")
     page.get_by_label("Show reader", exact=True).uncheck()
     page.wait_for_selector(".run-chart li[data-id='reader']", state="detached")

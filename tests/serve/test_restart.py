@@ -158,7 +158,7 @@ def test_without_the_extra_it_says_how_to_install_it(cli, tmp_path, monkeypatch,
     done = cli("serve", tmp_path)
     assert done.code == 2
     assert f"serving needs {missing}" in done.err
-    assert 'pip install "glasshead[serve]"' in done.err
+    assert 'pip install -e ".[serve]" -c constraints.txt' in done.err
 
 
 def test_the_key_may_come_from_the_environment(start, tmp_path, monkeypatch):

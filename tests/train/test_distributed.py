@@ -265,6 +265,22 @@ def test_under_torchrun_a_run_of_the_same_settings_is_gone_on_with(folder, cli, 
     assert "exists already, with --lr 0.003 instead of 0.5" in err
 
 
+def test_a_setting_that_is_younger_than_a_run_has_its_default(folder):
+    shutil.copytree(folder / "one", folder / "older")
+    file = folder / "older" / "config.json"
+    config = json.loads(file.read_text())
+    assert config["data"]["text"].pop("portable") is False
+    file.write_text(json.dumps(config))
+    text, preset = runs.find_subject("text"), Preset("toy", data={"portable": False})
+    runs.check_same(text, preset, FLAGS, folder / "older")
+    with pytest.raises(CheckpointError, match="with --portable False instead of True"):
+        runs.check_same(text, preset, {**FLAGS, "portable": True}, folder / "older")
+    place = runs.Place(folder / "cache", Watch())
+    assert runs.resume(folder / "older", {}, {"portable": False}, place)
+    with pytest.raises(ConfigError, match="--portable True differs from the run's False"):
+        runs.resume(folder / "older", {}, {"portable": True}, place)
+
+
 @pytest.fixture(scope="module")
 def tasks(folder):
     place = runs.Place(folder / "cache", Watch())
@@ -278,6 +294,14 @@ def tasks(folder):
     for made in trainers.values():
         made.model.eval()
     return {name: made.task for name, made in trainers.items()}
+
+
+def test_a_step_is_recorded_where_all_batches_are_alike(folder, tasks):
+    assert {name: runs.find_subject(name).alike for name in tasks} == {
+        name: task.alike for name, task in tasks.items()
+    }
+    with pytest.raises(ConfigError, match="batches of pairs differ in shape"):
+        runs.resume(folder / "pairs", {}, {"graph": "on"}, runs.Place(folder / "cache", Watch()))
 
 
 @pytest.mark.parametrize("name", ["text", "pairs", "refer"])

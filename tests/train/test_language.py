@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from glasshead.errors import ConfigError, InputError
 from glasshead.model.gpt import GPT, GPTConfig
+from glasshead.text.tokenizer import BPETokenizer
 from glasshead.train.language import (
     MOST_CHARACTERS,
     Corpus,
@@ -48,6 +49,19 @@ def test_several_documents_end_with_eos_and_one_does_not(tmp_path):
     corpus = read_corpus([one, two], both, TextConfig(), tmp_path / "cache")
     ids = np.concatenate([corpus.training, corpus.validation])
     assert np.flatnonzero(ids == both.specials["<eos>"]).tolist() == [30, 61]
+
+
+@pytest.mark.parametrize("kind", ["char", "byte", "bpe"])
+def test_what_is_to_be_portable_has_an_end_and_the_words_of_gpt2(kind, tmp_path):
+    one = write(tmp_path / "one.txt", "春江 says: 1234 low\n\nlower's" * 9)
+    config = TextConfig(tokenizer=kind, portable=True)
+    tokenizer = new_tokenizer([one], config, 283 if kind == "bpe" else None)
+    corpus = read_corpus([one], tokenizer, config, tmp_path / "cache")
+    assert corpus.validation[-1] == tokenizer.specials["<eos>"]
+    if isinstance(tokenizer, BPETokenizer):
+        assert tokenizer.words("low 1234\n\nlower's") == [
+            "low", "Ġ1234", "Ċ", "Ċ", "lower", "'s"
+        ]  # fmt: skip
 
 
 def test_the_end_of_the_text_validates_or_whole_documents(tmp_path):

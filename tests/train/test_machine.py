@@ -5,8 +5,10 @@ import json
 import pytest
 import torch
 
-from glasshead.errors import ConfigError
-from glasshead.train import machine
+from glasshead.checkpoint.processes import Processes
+from glasshead.errors import ConfigError, InputError
+from glasshead.train import machine, runs
+from glasshead.train.presets import find_preset, presets_for
 from tests.train.cases import Heard, Numbers, metrics, new_model, settings, trainer
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -149,3 +151,28 @@ def test_a_step_is_recorded_on_a_gpu_alone():
     assert pick_graph("auto", torch.device("cuda"), new_model()) == "on"
     with pytest.raises(ConfigError, match="cannot be recorded on cpu"):
         pick_graph("on", torch.device("cpu"), new_model())
+
+
+@pytest.mark.parametrize(
+    ("name", "processes", "why"),
+    [
+        ("pairs", 1, "batches of pairs differ in shape"),
+        ("refer", 1, "batches of refer differ in shape"),
+        ("text", 2, "2 processes train together"),
+    ],
+)
+def test_a_step_that_cannot_be_recorded_is_refused_before_anything_is_read(
+    tmp_path, name, processes, why
+):
+    place = runs.Place(tmp_path, Heard(), processes=Processes(size=processes))
+    preset = find_preset(presets_for(name)[0], name)
+
+    def begin(graph):
+        runs.begin(runs.find_subject(name), {}, preset, {"graph": graph}, tmp_path / "run", place)
+
+    with pytest.raises(ConfigError, match=f"--graph on: a step cannot be .* {why}") as caught:
+        begin("on")
+    assert caught.value.hint == "leave --graph out"
+    if name != "refer":  # which needs no files
+        with pytest.raises(InputError, match=f"no {name} to train on"):
+            begin("auto")

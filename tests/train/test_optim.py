@@ -1,5 +1,8 @@
 """Muon, AdamW, and the two as one."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from hypothesis import given
@@ -178,3 +181,42 @@ def test_rates_are_shares_of_their_peaks():
     optimizers.set_rate(0.25)
     rates = {group["lr"] for part in optimizers._parts for group in part.param_groups}
     assert rates == {0.001, 0.005}
+
+
+STARTING = """
+import sys
+import torch
+from glasshead.train.optim import OPTIMIZERS
+from tests.train.cases import new_model, settings
+for kind in OPTIMIZERS:
+    model = new_model()
+    optimizers = OPTIMIZERS[kind](model, settings())
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    optimizers.step(torch.tensor(False))
+    optimizers.zero_grad()
+sys.exit("torch._dynamo" in sys.modules)
+"""
+
+
+def test_training_starts_without_torchs_compiler():
+    assert subprocess.run([sys.executable, "-c", STARTING]).returncode == 0
+
+
+def test_adamw_does_what_torchs_adamw_does():
+    models = [new_model(), new_model()]
+    config = settings(weight_decay=0.3)
+    ours = OPTIMIZERS["adamw"](models[0], config)
+    betas = config.beta1, config.beta2
+    groups = [
+        {"params": [p for p in models[1].parameters() if p.dim() >= 2], "weight_decay": 0.3},
+        {"params": [p for p in models[1].parameters() if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    theirs = torch.optim.AdamW(groups, config.lr, betas)
+    for seed in range(5):
+        for model in models:
+            give_gradients(model, seed)
+        ours.step(GOOD)
+        theirs.step()
+    for name, p in models[1].named_parameters():
+        torch.testing.assert_close(models[0].get_parameter(name), p, atol=1e-6, rtol=1e-5)

@@ -24,9 +24,9 @@ __all__ = ["Plan", "expected_seconds", "run", "serves"]
 
 # Seconds on one core of a quiet machine (quick, full): only for telling the time left.
 EXPECTED: dict[int, tuple[float, float]] = {
-    1: (1, 3), 2: (1, 3), 3: (2, 5), 4: (1, 1), 5: (90, 540), 6: (45, 210), 7: (30, 100),
-    8: (10, 60), 9: (15, 40), 10: (80, 400), 11: (70, 400), 12: (5, 15), 13: (1, 1), 14: (7, 41),
-    15: (60, 260), 16: (45, 200), 17: (60, 290), 18: (50, 220), 19: (15, 100),
+    1: (1, 5), 2: (1, 2), 3: (1, 8), 4: (1, 1), 5: (60, 540), 6: (23, 430), 7: (15, 140),
+    8: (7, 50), 9: (10, 290), 10: (57, 400), 11: (40, 400), 12: (3, 15), 13: (1, 1), 14: (4, 41),
+    15: (44, 620), 16: (15, 450), 17: (37, 290), 18: (53, 510), 19: (10, 210),
 }  # fmt: skip
 # These look at the same readers, which a process trains once.
 SHARED = (5, 9, 12)
@@ -141,7 +141,7 @@ def _shares(units: Sequence[list[int]], plan: Plan) -> list[int]:
     """How many processes each unit may start, so that no long one keeps all others waiting.
 
     >>> _shares([[5, 9, 12], [11], [6], [16]], Plan(Path("runs"), jobs=8))
-    [4, 3, 2, 1]
+    [4, 2, 2, 1]
     """
     seconds = [sum(expected_seconds(n, plan) for n in unit) for unit in units]
     fair = sum(seconds) / plan.jobs

@@ -10,17 +10,26 @@ from glasshead.errors import ConfigError, did_you_mean
 
 __all__ = ["DEVICES", "Device", "Rates", "find_device"]
 
-# The share of the data sheet's figure that a program gets. Products as large as a GPT's: by a
-# profile on an H200. Fused attention (of the pairs that the mask lets through): between a step of
-# 1024 tokens (0.24, forward and backward) and a forward pass of 131,072 (0.47). Streams of memory:
-# norms reach it, activations with much arithmetic do not. Rings of many GPUs: assumed.
-MATMUL, ATTENTION, MEMORY, LINK = 0.70, 0.40, 0.80, 0.80
+# Shares of the data sheet's figures that programs got on an H200 (torch 2.11), and other GPUs are
+# taken to give. Products as large as a GPT's: by a profile of a step. Fused attention: of texts
+# of 16K to 128K tokens. Kernels between the products (norms, activations, losses) and reads of
+# caches: from whole steps, compiled or not; a plain stream such as the optimizer's gets more.
+# Rings of many GPUs: assumed.
+MATMUL, ATTENTION, PASSES, STREAM, LINK = 0.70, 0.45, 0.60, 0.80, 0.80
 USABLE = 0.94  # of the memory; the rest is the driver's, the collectives' and the gaps between
+# Besides the keys that it sees, a row of fused attention costs as much as so many more: at 1,024
+# tokens a profile found 0.24 of the peak, forward and backward.
+ROW_KEYS = 450
+# Seconds, on every GPU, for they are the host's or those of a memory's answer, which do not follow
+# the data sheet: a kernel that waits for the one before it, recorded; and a call of torch by
+# Python (steps, prompts and looks too short for an H200 took 14 to 16 us for each of theirs).
+KERNEL, CALL = 2.6e-6, 14.5e-6
+# The same of a CPU, whose caches spare it much of both.
+CPU_KERNEL, CPU_CALL = 2e-6, 1.2e-6
 # Looking at one pair of query and key costs as much as so many operations at the matrix peak, for
 # any head and for each dimension of it: from 12 heads of 64 and 6 of 128 at 128K tokens.
 LOOK, LOOK_WIDTH = 440.0, 4.1
 CPU_LOOK = 0.25  # of the peak; there the tiles are passed over more often
-LOOK_CALLS = 250  # of Python, for each layer
 
 
 @dataclass(frozen=True)
@@ -29,10 +38,11 @@ class Rates:
 
     matmul: float  # operations in matrix products
     attention: float  # operations in fused attention
-    memory: float  # bytes read or written
+    memory: float  # bytes read or written between products
+    stream: float  # bytes where nothing but reading and writing is done
     look: float  # operations at which `observe` goes, LOOK + LOOK_WIDTH x D a pair
-    kernel: float  # seconds that a call takes at least, captured or compiled
-    call: float  # seconds that a call takes at least when Python makes it
+    kernel: float  # seconds that a kernel takes at least, recorded or compiled
+    call: float  # seconds that a call of torch takes when Python makes it
 
     def pairs(self, D: int) -> float:
         """Pairs of query and key that `observe` measures in a second."""
@@ -51,16 +61,15 @@ class Device:
     per_node: int = 8
 
     def rates(self, itemsize: int) -> Rates:
-        peak = self.peak(itemsize)
-        # A CPU has the caches that GPUs do without: a call costs it less, and so does Python's.
-        kernel, call = (2e-6, 4e-6) if self.name == "cpu" else (2.5e-6, 9e-6)
+        peak, on_cpu = self.peak(itemsize), self.name == "cpu"
         return Rates(
             matmul=MATMUL * peak,
             attention=ATTENTION * peak,
-            memory=MEMORY * self.bandwidth,
-            look=peak * (CPU_LOOK if self.name == "cpu" else 1),
-            kernel=kernel,
-            call=call,
+            memory=(STREAM if on_cpu else PASSES) * self.bandwidth,
+            stream=STREAM * self.bandwidth,
+            look=peak * (CPU_LOOK if on_cpu else 1),
+            kernel=CPU_KERNEL if on_cpu else KERNEL,
+            call=CPU_CALL if on_cpu else CALL,
         )
 
     def peak(self, itemsize: int) -> float:

@@ -12,6 +12,7 @@ over the list are what a plan is made of:
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from glasshead.lab.plan.devices import ROW_KEYS
 from glasshead.model.gpt import GPTConfig
 from glasshead.model.layers import ff_width
 from glasshead.model.loss import BLOCK, LARGE
@@ -19,6 +20,9 @@ from glasshead.model.loss import BLOCK, LARGE
 __all__ = ["Operation", "Setting", "operations", "pairs"]
 
 WIDE = 4  # bytes of a number in float32
+# Calls of torch for each kernel, views and casts counted: forward, and with its gradients. A test
+# counts them. AdamW's are counted in `update.py`.
+CALLS, CALLS_BACK = 3, 4
 ATTENTION_BACK = 2.5  # fused attention makes its scores again: five products for two
 
 
@@ -80,15 +84,20 @@ class Operation:
     passing: float = 0.0  # bytes that exist only while this operation runs, or its backward
     calls: int = 1  # kernels, forward
     matrix: int = 0  # parameters that are multiplied with
+    depth: int = 0  # products that each number of the result sums up
+    rows: float = 0.0  # operations in whose time a GPU begins and ends rows of attention
 
-    @property
-    def flops_back(self) -> float:
-        """Needed by the gradients, what is made again not counted."""
-        return 2 * self.flops
+    def work(self, back: bool = False) -> float:
+        """Operations that it takes the time of."""
+        times = (ATTENTION_BACK if self.kind == "attention" else 2) if back else 1
+        return times * (self.flops + self.rows)
 
-    @property
-    def work_back(self) -> float:
-        return (ATTENTION_BACK if self.kind == "attention" else 2) * self.flops
+    def host_calls(self, back: bool = False) -> int:
+        """Calls of torch that Python makes for it."""
+        if not back:
+            return CALLS * self.calls
+        # A gradient for the input and one for the matrix.
+        return CALLS_BACK * self.calls * (2 if self.kind == "matmul" else 1)
 
 
 def operations(s: Setting) -> list[Operation]:
@@ -119,7 +128,7 @@ def _entry(s: Setting) -> Iterator[Operation]:
         yield Operation("positions", "pointwise", moved=3 * WIDE * N * C, calls=3)
     if s.config.positions == "rotary":
         # cos and sin, which every layer's gradient needs
-        yield Operation("angles", "pointwise", saves=2 * WIDE * s.T * s.heads[2], calls=9)
+        yield Operation("angles", "pointwise", saves=2 * WIDE * s.T * s.heads[2], calls=3)
 
 
 def _block(s: Setting) -> Iterator[Operation]:
@@ -134,16 +143,30 @@ def _block(s: Setting) -> Iterator[Operation]:
         kept = e * turned if s.itemsize == 2 and not s.compiled else 0
         moved = 0 if s.compiled else 6 * e * turned
         yield Operation(
-            "qk_norm", "pointwise", 0, moved, 2 * moved, kept + WIDE * turned / D, calls=4
+            "qk_norm",
+            "pointwise",
+            0,
+            moved,
+            2 * moved,
+            kept + WIDE * turned / D,
+            calls=6 if s.training else 4,
         )
     if c.positions == "rotary":
         moved = 2 * e * turned if s.compiled else turned * (32 + (12 if e == 2 else 0))
         yield Operation(
-            "rotary", "pointwise", 0, moved, moved, e * turned, calls=1 if s.compiled else 6
+            "rotary",
+            "pointwise",
+            0,
+            moved,
+            moved,
+            e * turned,
+            calls=1 if s.compiled else 6 if s.training else 3,
         )
     yield from _attention(s)
+    yield from _bias(s, c.qkv_bias, (H + 2 * H_kv) * D)
     if c.project:
         yield _linear(s, "out", H * D, C, shared=True)
+        yield from _bias(s, c.bias if c.out_bias is None else c.out_bias, C)
     yield from _around(s, c.dropout if c.project else 0.0)
     if c.feed_forward != "none":
         if c.norm_place == "pre":
@@ -178,8 +201,14 @@ def _linear(s: Setting, name: str, wide: int, out: int, *, shared: bool = False)
     remade = s.compiled and name not in ("out", "head")  # cheap to make from what is kept
     saves = 0 if shared or remade else e * N * wide
     return Operation(
-        name, "matmul", 2.0 * N * wide * out, moved, 2 * moved, saves, matrix=wide * out
+        name, "matmul", 2.0 * N * wide * out, moved, 2 * moved, saves, matrix=wide * out, depth=wide
     )
+
+
+def _bias(s: Setting, there: bool, out: int) -> Iterator[Operation]:
+    """The gradient of a bias is a sum over all tokens: another pass, unless it is fused."""
+    if there and not s.compiled:
+        yield Operation("bias", "pointwise", 0, 0, s.itemsize * s.tokens * out, calls=0)
 
 
 def _attention(s: Setting) -> Iterator[Operation]:
@@ -205,7 +234,11 @@ def _attention(s: Setting) -> Iterator[Operation]:
     moved = e * (2 * queries + 2 * keys)
     # q, k, v (one tensor), the context, and a number a row
     saves = e * (2 * queries + 2 * s.tokens * H_kv * D) + WIDE * s.tokens * H
-    yield Operation("attention", "attention", flops, moved, 2 * moved, saves)
+    rows = 4.0 * D * ROW_KEYS * s.tokens * H if s.cuda else 0.0
+    yield Operation("attention", "attention", flops, moved, 2 * moved, saves, rows=rows)
+    if not s.compiled:  # gradients of q, k, v put side by side, that of the context in order
+        again = 2 * e * s.tokens * (2 * H + 2 * H_kv) * D
+        yield Operation("side by side", "pointwise", 0, 0, again, calls=0)
 
 
 def _around(s: Setting, dropout: float) -> Iterator[Operation]:
@@ -243,7 +276,9 @@ def _feed_forward(s: Setting) -> Iterator[Operation]:
         saves = 0 if name == "relu" and not s.compiled else wide
         back = (4 if s.compiled else 3) * wide
         yield Operation(name, "pointwise", 0, 2 * wide, back, saves, 2 * wide)
+        yield from _bias(s, c.bias, F)
     yield _linear(s, "down", F, C)
+    yield from _bias(s, c.bias, C)
 
 
 def _exit(s: Setting) -> Iterator[Operation]:
@@ -252,9 +287,8 @@ def _exit(s: Setting) -> Iterator[Operation]:
     if c.norm_place == "pre" and c.n_layers:
         yield _norm(s)
     if s.last_only:
-        yield Operation(
-            "head", "matmul", 2.0 * s.B * C * V, e * (s.B * (C + V) + C * V), matrix=C * V
-        )
+        moved = e * (s.B * (C + V) + C * V)
+        yield Operation("head", "matmul", 2.0 * s.B * C * V, moved, matrix=C * V, depth=C)
         return
     yield from _loss(s, _linear(s, "head", C, V), N * V)
 

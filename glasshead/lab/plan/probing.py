@@ -14,8 +14,9 @@ from glasshead.attention.mask import Mask
 from glasshead.attention.norm import rms_norm
 from glasshead.generate.decode import generate
 from glasshead.generate.sampling import GREEDY
-from glasshead.lab.plan.devices import LOOK, LOOK_WIDTH, Rates
-from glasshead.lab.plan.operations import ATTENTION_BACK, Setting, operations, pairs
+from glasshead.lab.plan.devices import KERNEL, LOOK, LOOK_WIDTH, PASSES, STREAM, Rates
+from glasshead.lab.plan.observing import CALLS
+from glasshead.lab.plan.operations import Setting, operations, pairs
 from glasshead.lab.plan.update import matrices
 from glasshead.model.gpt import GPT
 from glasshead.model.layers import Block, FeedForward, GatedFeedForward, ff_width, new_positions
@@ -25,7 +26,9 @@ from glasshead.observe.statistics import observe
 __all__ = ["probe", "timed"]
 
 ENOUGH = 2**15  # tokens that keep the memory of a GPU busy
-KERNEL = {"cpu": 0.0, "cuda": 2.5e-6}  # seconds that a kernel takes at least
+LARGE = 2**28  # bytes, which no cache holds
+# What is beside the products of a block, but is not timed with it.
+ELSEWHERE = ("embedding", "positions", "angles", "loss", "bias", "side by side")
 
 
 def timed(run: Callable[[], object], device: torch.device, repeats: int = 5) -> float:
@@ -49,16 +52,29 @@ def timed(run: Callable[[], object], device: torch.device, repeats: int = 5) -> 
 def probe(s: Setting, device: torch.device) -> Rates:
     """The rates at which this machine works on what the setting is made of."""
     dtype = torch.bfloat16 if s.itemsize == 2 else torch.float32
+    if s.writing:  # what it waits for besides is the same on every GPU
+        stream = _stream(device)
+        memory = stream * PASSES / STREAM
+        return Rates(math.inf, math.inf, memory, stream, look=0.0, kernel=KERNEL, call=0.0)
     half = torch.autocast(device.type, torch.bfloat16, enabled=s.training and s.itemsize == 2)
     with half, torch.set_grad_enabled(s.training):
+        memory, call = _memory(s, device, dtype), _call(s, device)
         return Rates(
             matmul=_matmul(s, device, dtype),
             attention=_attention(s, device, dtype),
-            memory=_memory(s, device, dtype),
-            look=0.0 if s.training or s.T == 1 else _look(s, device, dtype),
-            kernel=KERNEL[device.type],
-            call=_call(s, device),
+            memory=memory,
+            stream=_stream(device) if s.cuda else memory,
+            look=0.0 if s.training or s.T == 1 else _look(s, device, dtype, call),
+            kernel=KERNEL if s.cuda else 0.0,
+            call=call,
         )
+
+
+def _stream(device: torch.device) -> float:
+    """Bytes a second of a copy."""
+    x = torch.zeros(LARGE, dtype=torch.uint8, device=device)
+    y = torch.empty_like(x)
+    return 2 * LARGE / timed(lambda: y.copy_(x), device)
 
 
 def _beyond(run: Callable[[], object], least: Callable[[], object], device: torch.device) -> float:
@@ -86,10 +102,10 @@ def _recorded(run: Callable[[], object]) -> Callable[[], None]:
 
 
 def _matmul(s: Setting, device: torch.device, dtype: torch.dtype) -> float:
-    if s.writing:  # then it is the reading of the parameters that takes time
-        return math.inf
     L, V, C = s.config.n_layers, s.config.vocab_size, s.config.d_model
     logits = s.B if s.last_only else s.tokens
+    if s.loss == "in place":
+        V += -V % 64  # as it pads them
     if s.loss == "blocks":
         logits = min(logits, max(1, BLOCK // V))
     shapes = matrices(s.config)
@@ -139,8 +155,9 @@ def _attention(s: Setting, device: torch.device, dtype: torch.dtype) -> float:
 
         return both
 
-    work = 4.0 * s.B * H * D * pairs(s.T, S, s.config.window)
-    work *= 1 + ATTENTION_BACK if s.training else 1
+    layer = replace(s, S=S, config=replace(s.config, n_layers=1))
+    one = next(op for op in operations(layer) if op.kind == "attention")
+    work = one.work() + (one.work(back=True) if s.training else 0.0)
     return work / _beyond(attention(s.B, s.T, S), attention(1, 1, 1), device)
 
 
@@ -176,25 +193,28 @@ def _memory(s: Setting, device: torch.device, dtype: torch.dtype) -> float:
                 wide = F.silu(gate) * up
             stays = [x + y, x + y, norm(x), norm(x)]
             found = [t for t in (*stays, heads, wide) if t is not None and t.grad_fn]
-            if s.training:
-                torch.autograd.backward(found, found)
+            if s.training:  # nowhere kept: gradients of activations are not added to older ones
+                into = (x, y, up, gate, qk, *norm.parameters())
+                torch.autograd.grad(found, into, found, allow_unused=True)
 
         return run
 
     pointwise = [op for op in operations(replace(s, config=block)) if op.kind == "pointwise"]
-    inside = [op for op in pointwise if op.name not in ("embedding", "positions", "angles", "loss")]
+    inside = [op for op in pointwise if op.name not in ELSEWHERE]
     moved = sum(op.moved + (op.moved_back if s.training else 0) for op in inside[:-1])
     many = -(-ENOUGH // s.tokens) if s.cuda else 1
     return many * moved / _beyond(passes(many * s.B, s.T), passes(1, 1), device)
 
 
-def _look(s: Setting, device: torch.device, dtype: torch.dtype) -> float:
+def _look(s: Setting, device: torch.device, dtype: torch.dtype, call: float) -> float:
     H, _, D = s.heads
     some = H if device.type == "cuda" else min(H, 4)
     q, k = (torch.randn(1, some, s.T, D, device=device, dtype=dtype) for _ in "qk")
     lse = torch.full((1, some, s.T), 5.0, device=device)
     mask = Mask(causal=True, window=s.config.window)
     seconds = timed(lambda: observe(q, k, mask, lse=lse), device, repeats=3)
+    if s.cuda:  # what Python takes is counted by `call`; of short texts nothing else is seen
+        seconds = max(seconds - CALLS * call, 0.05 * seconds)
     return some * pairs(s.T, s.T, s.config.window) * (LOOK + LOOK_WIDTH * D) / seconds
 
 
@@ -205,12 +225,10 @@ def _call(s: Setting, device: torch.device) -> float:
         d_head=2 if s.config.d_head else None, d_ff=2 if s.config.d_ff else None,
     )  # fmt: skip
     model, ids = GPT(narrow).to(device), torch.zeros(1, 2, dtype=torch.int64, device=device)
-    if s.writing:  # recorded
-        return 0.0
     small = operations(replace(s, config=narrow, B=1, T=2, S=2))
-    calls = sum(op.calls for op in small)
+    calls = sum(op.host_calls() for op in small)
     if s.training:
-        back = sum(op.calls * (2 if op.kind == "matmul" else 1) for op in small)
+        back = sum(op.host_calls(back=True) for op in small)
         return timed(lambda: next_token_loss(model, ids, ids).backward(), device) / (calls + back)
 
     def write(tokens: int) -> Callable[[], object]:

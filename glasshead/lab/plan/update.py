@@ -12,20 +12,23 @@ __all__ = ["matrices", "most_matrices", "muon_flops", "update_seconds"]
 
 ROUNDS = 5  # of Newton and Schulz
 CLIP, ADAMW, MUON = 12, 28, 80  # bytes read and written for a parameter
-CALLS, CALLS_OF_MUON = 30, 100  # of Python; and 8 for each of Muon's matrices
+# Calls of torch, or what takes Python as long: to clip, to update and to forget gradients it goes
+# through all tensors; Muon looks ahead for each of its matrices.
+CALLS, CALLS_A_TENSOR, CALLS_OF_MUON, CALLS_A_MATRIX = 30, 1.5, 100, 8
 
 
 def update_seconds(
     config: GPTConfig, counts: Counts, layout: Layout, optimizer: str, rates: Rates
-) -> float:
+) -> tuple[float, float]:
+    """How long a GPU is busy with it, and the calls of torch that it takes."""
     local = counts.on_each(layout.tensor) / layout.shards
-    moved, work, calls = (CLIP + ADAMW) * local, 0.0, float(CALLS)
+    moved, work, calls = (CLIP + ADAMW) * local, 0.0, CALLS + CALLS_A_TENSOR * counts.tensors
     if optimizer == "muon":
         hidden = counts.hidden / layout.tensor / layout.shards
         moved += (MUON - ADAMW) * hidden
         work = muon_flops(config, layout.shards) / layout.tensor  # all wait for whoever has most
-        calls += CALLS_OF_MUON + 8 * counts.hidden_tensors
-    return moved / rates.memory + work / rates.matmul + calls * rates.call
+        calls += CALLS_OF_MUON + CALLS_A_MATRIX * counts.hidden_tensors
+    return moved / rates.stream + work / rates.matmul, calls
 
 
 def muon_flops(config: GPTConfig, shards: int = 1) -> float:

@@ -142,7 +142,7 @@ def probe_lags(
     KEYS: tl.constexpr, DOCUMENTS: tl.constexpr, CAP: tl.constexpr, ALIBI: tl.constexpr,
     PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNITS: tl.constexpr,
 ):  # fmt: skip
-    """`out` (B x H, T + S - 1), whole numbers: the weight of each single lag, over the rows T - 1,
+    """`out` (B x H, T + S - 1), as `add` adds: the weight of each single lag, over the rows T - 1,
     T - 1 - step, ... Each program takes BN keys and walks over the probes."""
     block, bh = tl.program_id(0), tl.program_id(1)
     b, h = bh // H, bh % H

@@ -60,7 +60,7 @@ add({
     "kind.gpt": "GPT",
     "kind.encoder": "编码器",
     "kind.transformers": "transformers 模型",
-    "kind.glass": "注意力地图（.glass）",
+    "kind.glass": "注意力图集（.glass）",
     "kind.broken": "打不开的",
   },
 });

@@ -142,7 +142,8 @@ class Atlas {
       this.said,
     );
     this.settle = after(180, () => this.#settled());
-    this.follow = after(40, () => this.#text());
+    this.follow = after(40, () => this.#text("from", this.followMore));
+    this.followMore = after(0, () => this.#text("to")); // in a task of its own: both would hold up a frame
     this.look = after(90, () => this.#exact());
     this.watch = setInterval(() => this.#drawLegend(), 250);
     this.update(state.get());
@@ -221,13 +222,14 @@ class Atlas {
   }
 
   // The text follows what is pointed at, or else the middle of the map.
-  #text() {
+  #text(strip, next) {
     if (!this.told.texts) return;
     const { r0, r1, c0, c1 } = this.map.view;
     const { x, y } = this.map.camera;
     const at = this.map.cursor ?? { row: y, col: x };
-    this.from.go(this.layer, at.row, r0, r1);
-    this.to.go(this.layer, at.col, c0, c1);
+    if (strip === "from") this.from.go(this.layer, at.row, r0, r1);
+    else this.to.go(this.layer, at.col, c0, c1);
+    next?.();
   }
 
   // -- reading weights --
@@ -348,7 +350,7 @@ class Atlas {
     this.control.abort();
     this.asked?.abort();
     clearInterval(this.watch);
-    for (const one of [this.settle, this.follow, this.look]) one?.cancel();
+    for (const one of [this.settle, this.follow, this.followMore, this.look]) one?.cancel();
     for (const one of [this.map, this.from, this.to]) one?.stop();
     tip.hide();
   }

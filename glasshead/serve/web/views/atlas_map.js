@@ -13,7 +13,7 @@ export const LEFT = 62; // of the ruler down the side
 export const TOP = 50;
 const NEAREST = 44; // pixels of a token
 const READABLE = 13; // from here on tokens are written beside the rulers
-const BUDGET = 6; // milliseconds of colouring in a frame
+const BUDGET = 4; // milliseconds of colouring in a frame
 const MINI = 148;
 
 export class AtlasMap {
@@ -280,8 +280,9 @@ export class AtlasMap {
     if (this.whole) return;
     const side = innerWidth < 560 ? 92 : MINI;
     const px = side / Math.max(T, S), ink = colours();
-    this.small ??= new CanvasPainter(this.mini);
-    const painter = this.small.size(S * px, T * px, ink.paper);
+    const painter = (this.small ??= new CanvasPainter(this.mini));
+    if (painter.w !== S * px || painter.h !== T * px) painter.size(S * px, T * px);
+    painter.rect(0, 0, S * px, T * px, { fill: ink.paper });
     const top = this.tiles.find(levels - 1, 0, 0);
     const cell = 2 ** (levels - 1);
     if (top?.canvas) painter.image(0, 0, top.cols * cell * px, top.rows * cell * px, top.canvas);

@@ -3,8 +3,8 @@
 import { h } from "../dom.js";
 import { count, t } from "../words.js";
 
-const CHUNK = 256; // tokens that are fetched and shown together
-const KEPT = 200; // chunks
+const CHUNK = 128; // tokens that are fetched and shown together
+const KEPT = 400; // chunks
 
 // Tokens of queries ("rows") and keys ("cols") of a layer.
 export class Tokens {

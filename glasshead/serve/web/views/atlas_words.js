@@ -50,7 +50,7 @@ add({
     "atlas.loading": "{n} pages to come",
   },
   zh: {
-    "atlas.title": "地图",
+    "atlas.title": "图集",
     "atlas.lead": "每个头的整张注意力图，远近随意。行在看，列被看。",
     "atlas.text": "要读的文字",
     "atlas.placeholder": "贴一段文字：一页、一章……",

@@ -85,7 +85,7 @@ add({
     "steps.off.cold": "温度 {t}：分数拉得更开，最强的占得更多。",
     "steps.most": "最强：{word} {now} · 熵 {entropy} nat",
     "steps.was": "模型里：{word} {now} · 熵 {entropy} nat",
-    "steps.no values": "地图文件里没有 v，所以这里缺最后一步。",
+    "steps.no values": "图集文件里没有 v，所以这里缺最后一步。",
     "steps.table": "每个键的各步数字",
     "steps.hidden": "−∞",
     "steps.long": "这段文字太长，没法一步步看",

@@ -1,0 +1,220 @@
+"""How long a plan says things take, beside an H200 (torch 2.11, bf16) that did them."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from glasshead.lab.plan import probing
+from glasshead.lab.plan.devices import DEVICES
+from glasshead.lab.plan.generating import plan_generating
+from glasshead.lab.plan.layout import Layout
+from glasshead.lab.plan.observing import look_seconds, plan_observing
+from glasshead.lab.plan.operations import Setting, operations
+from glasshead.lab.plan.shapes import count, find_shape
+from glasshead.lab.plan.tables import duration
+from glasshead.lab.plan.training import plan_training
+from glasshead.model.gpt import GPT, GPTConfig
+from glasshead.model.loss import next_token_loss
+from tests.lab.test_plan import GPT2, LLAMA, NANO, PAPER
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS, RESULTS = ROOT / "docs", ROOT / "bench" / "results"
+H200 = DEVICES["h200"]
+
+
+def shape(length=1024, width=768, vocab=8192):
+    return GPTConfig(
+        vocab_size=vocab, max_len=length, n_layers=12, n_heads=width // 64, d_model=width,
+        feed_forward="gelu-tanh", tied=True, head_bias=False, init="gpt2",
+    )  # fmt: skip
+
+
+def train(batch=1, compiled=False, **sizes):
+    config = shape(**sizes)
+    plan = plan_training(config, count(config), H200, Layout(), batch_size=batch, compiled=compiled)
+    return plan.step
+
+
+def generating(batch, prompt, **sizes):
+    config = shape(**sizes)
+    return plan_generating(config, count(config), H200, texts=batch, prompt=prompt)
+
+
+def prompt(batch=1, length=1024, **sizes):
+    return generating(batch, length, length=length, **sizes).prefill
+
+
+def token(batch=1, length=1024, room=98, **sizes):
+    """With room for what follows: of the stored points 32 first, 64 clocked and 2 to spare.
+
+    Since those were measured, `bench.growth` lets 60 go first.
+    """
+    return generating(batch, length, length=length + room, **sizes).decode
+
+
+def observe(batch=1, length=1024, width=768, head=64, lse_given=False):
+    return look_seconds(H200.rates(2), length, width // head, head, B=batch, lse_given=lse_given)
+
+
+def observing(length=1024, vocab=50257):
+    """All layers of GPT-2, and the model itself."""
+    config = find_shape("gpt2", {"max_len": length, "vocab_size": vocab})
+    plan = plan_observing(config, count(config), H200)
+    return plan.forward + plan.look
+
+
+WORKS = {work.__name__: work for work in (train, prompt, token, observe)}
+# Of `python -m bench`, by name; not its tokens, whose time has their prompts' and recording in it.
+BENCH = {
+    "124M, 64 x 1024 tokens, bf16, compiled": (
+        train, {"batch": 64, "vocab": 50304, "compiled": True}
+    ),
+    "124M, 12 x 1024 tokens, bf16, compiled": (
+        train, {"batch": 12, "vocab": 50304, "compiled": True}
+    ),
+    "one layer of 12 heads, all statistics, T = 8,192": (observe, {"length": 8192}),
+    "one layer of 12 heads, all statistics, T = 32,768": (observe, {"length": 32768}),
+    "12 layers of 12 heads, all statistics, T = 2,048": (
+        observing, {"length": 2048, "vocab": 5000}
+    ),
+    "12 layers of 12 heads, all statistics, T = 8,192": (
+        observing, {"length": 8192, "vocab": 5000}
+    ),
+    "12 heads of 64, T = 131,072, bf16: all statistics, lse given": (
+        observe, {"length": 131072, "lse_given": True}
+    ),
+    "12 heads of 64, T = 131,072, bf16: all statistics, its own lse": (
+        observe, {"length": 131072}
+    ),
+    "6 heads of 128, T = 131,072, bf16: all statistics, lse given": (
+        observe, {"length": 131072, "head": 128, "lse_given": True}
+    ),
+    "6 heads of 128, T = 131,072, bf16: all statistics, its own lse": (
+        observe, {"length": 131072, "head": 128}
+    ),
+}  # fmt: skip
+# Of single runs that no file keeps: `bench.plan`, and tokens without their prompt, the mean of 256
+# or 512 after 32, which is as long as halfway.
+BY_HAND = {
+    "gpt2": (train, {"batch": 16, "vocab": 50257}, 45.6),
+    "gpt2, observed": (observing, {}, 70.1),
+    "256 tokens": (token, {"length": 32, "room": 128, "vocab": 50257}, 0.335),
+    "256 of 16": (token, {"length": 32, "room": 128, "vocab": 50257, "batch": 16}, 0.639),
+    "256 of 64": (token, {"length": 32, "room": 128, "vocab": 50257, "batch": 64}, 0.644),
+    "512 of 64": (token, {"length": 32, "room": 256, "vocab": 50257, "batch": 64}, 0.757),
+}
+# Those that are not planned within 15 %, as docs/scaling.md says.
+OFF = {
+    # All wait for the host; it took longer to observe these than 16,384.
+    "train, length 4096",
+    "prompt, length 4096",
+    "observe, length 4096",
+    # The first of a process, before all was warm; along length the same took 5.75 and 5.62 ms.
+    "prompt, batch 1",
+    "observe, batch 1",
+    # Waits for the host, which took less for four texts than for one.
+    "observe, batch 4",
+    # Planned as recorded, measured before there was a recording.
+    "train, width 256",
+    # Kernels on so little take less than is planned for one.
+    "token, width 256",
+    # At 16,384 and 65,536 it takes longer than planned too, by 13 %.
+    "one layer of 12 heads, all statistics, T = 32,768",
+    # One run each; 1,024 tokens took 70.1 ms, and four times 2,048 no longer than these.
+    "12 layers of 12 heads, all statistics, T = 2,048",
+    "12 layers of 12 heads, all statistics, T = 8,192",
+}
+
+
+def points():
+    """By name: seconds that are planned, and that were measured."""
+    grown, compared = (
+        json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+        for name in ("growth-nvidia-h200", "nvidia-h200")
+    )
+    found = {}
+    for p in grown["points"]:
+        planned = WORKS[p["work"]](**{p["axis"]: p["at"]})
+        found[f"{p['work']}, {p['axis']} {p['at']}"] = planned, p["ms"] / 1e3
+    rows = [row for area in compared["areas"].values() for row in area]
+    for name, (what, sizes) in BENCH.items():
+        row = next(row for row in rows if row["name"] == name)
+        tokens = sizes.get("batch", 1) * 1024
+        seconds = {
+            "seconds": row["ours"],
+            "ms": row["ours"] / 1e3,
+            "tokens/s": tokens / row["ours"],
+        }
+        found[name] = what(**sizes), seconds[row["unit"]]
+    return found | {name: (what(**sizes), ms / 1e3) for name, (what, sizes, ms) in BY_HAND.items()}
+
+
+POINTS = points()
+
+
+def test_each_point_of_the_files_is_planned_within_15_percent_or_said_to_be_off():
+    beyond = {name for name, (planned, s) in POINTS.items() if abs(planned - s) > 0.15 * s}
+    assert beyond == OFF
+
+
+@pytest.mark.parametrize("page", ["scaling.md", "scaling.zh.md"])
+def test_the_page_shows_planned_beside_measured(page):
+    """The same points in both languages: each row has what is planned, measured, and the ratio."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    rows = set(re.findall(r"\| ([\d.]+ \w+) \| ([\d.]+ \w+) \| ([\d.]+) \|", text))
+    known = {
+        name: (duration(planned), duration(measured), f"{planned / measured:.2f}")
+        for name, (planned, measured) in POINTS.items()
+    }
+    assert rows <= set(known.values())
+    assert len(rows) > 20
+    assert {known[name] for name in OFF} <= rows
+    numbers = re.search(r"\*\*(\d+) (?:of|/) (\d+)\*\*", text)
+    assert numbers
+    assert numbers.groups() == (str(len(POINTS) - len(OFF)), str(len(POINTS)))
+
+
+class Calls(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.n = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.n += 1
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    "config", [GPT2, LLAMA, NANO, PAPER], ids=["gpt2", "llama", "nano", "paper"]
+)
+def test_python_calls_torch_as_often_as_is_planned(config):
+    ids = torch.zeros(3, config.max_len, dtype=torch.int64)
+    model = GPT(config)
+    with Calls() as training:
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = next_token_loss(model, ids, ids)
+        loss.backward()
+    model = model.bfloat16().eval()
+    with torch.inference_mode(), Calls() as reading:
+        model.features(ids, caches=model.new_caches())
+    planned = Setting(config, 3, config.max_len, itemsize=2, cuda=True)
+    both = sum(op.host_calls() + op.host_calls(back=True) for op in operations(planned))
+    assert both == pytest.approx(training.n, rel=0.15)
+    planned = Setting(config, 3, config.max_len, itemsize=2, cuda=True, training=False)
+    once = sum(
+        op.host_calls() for op in operations(planned) if op.name not in ("copies of k, v", "loss")
+    )
+    assert once == pytest.approx(reading.n, rel=0.15)
+
+
+def test_the_speed_of_writing_on_a_gpu_is_that_of_its_memory(monkeypatch):
+    monkeypatch.setattr(probing, "LARGE", 2**20)
+    writing = Setting(GPT2, 1, 1, S=61, itemsize=2, cuda=True, training=False, last_only=True)
+    rates = probing.probe(writing, torch.device("cpu"))
+    plan = plan_generating(GPT2, count(GPT2), H200, rates=rates)
+    assert 0 < plan.decode < 1
+    assert plan.decode > plan.decode_bytes / rates.stream
