@@ -35,6 +35,7 @@ from glasshead.observe.tiled import sums as sums_by_tiles
 __all__ = ["HeadStatistics", "cell_side", "observe"]
 
 OVERVIEW = 1024  # most cells on a side of the overview
+SMALLEST = 8  # side of a cell that holds more than one weight
 NEAR = 8  # positions: what `diagonality` calls near
 STRONGEST = 64  # `vertical` and `slash` look at the strongest 1/64 of columns and of lags
 
@@ -237,8 +238,14 @@ def _strongest(masses: Tensor, S: int) -> Tensor:
 
 
 def cell_side(n: int, overview: int = OVERVIEW) -> int:
-    """The smallest power of two that cuts n into at most `overview` cells."""
-    return 1 << max(0, ceil(log2(max(n, 1) / overview)))
+    """Of a cell: 1, or the smallest power of two from 8 on that makes at most `overview` of n.
+
+    Not 2 or 4: a text of 2,000 tokens would have a map of a million cells for every head.
+
+    >>> [cell_side(n) for n in (1024, 1025, 8192, 8193)]
+    [1, 8, 8, 16]
+    """
+    return 1 if n <= overview else max(SMALLEST, 1 << ceil(log2(n / overview)))
 
 
 def _pick(engine: str, sweep: Sweep) -> str:

@@ -187,7 +187,7 @@ def test_many_threads_may_ask_at_once(monkeypatch):
 
 def test_cells_of_a_long_map_are_the_overview_that_was_measured():
     torch.manual_seed(1)
-    n = 2500  # cells of 4 in the overview
+    n = 2500  # cells of 8 in the overview
     q, k = torch.randn(2, 1, 1, n, 7)
     mask = Mask(causal=True)
     lse = observed(q, k, mask, Scoring(), weights=False, lse=True)[1]
@@ -199,10 +199,10 @@ def test_cells_of_a_long_map_are_the_overview_that_was_measured():
             layer, (1, 1, n, n), [Span(0, n, 0, n, mask, Scoring())], q, k, lse
         )
         if measured:
-            assert seen.statistics(0).overview_cell == (4, 4)
-        pair.append(seen.cells(0, 0, 3))
+            assert seen.statistics(0).overview_cell == (8, 8)
+        pair.append(seen.cells(0, 0, 4))
     for ours, theirs in zip(*pair, strict=True):
-        assert ours.shape == (313, 313)
+        assert ours.shape == (157, 157)
         assert (ours - theirs).abs().max() < 1e-6
 
 
