@@ -54,7 +54,7 @@ def export_model(run: str | Path, out: str | Path) -> Exported:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise CheckpointError(f"{out} exists already", hint="choose another --out")
     marks, n_params = _marks(tokenizer, imported), sum(tensor.numel() for tensor in own.values())
-    if out.suffix == ".gguf":
+    if out.suffix.lower() == ".gguf":
         settings = {"model_type": family.name, **family.settings(config)}
         shapes, read = _tensors(family, config, weights)
         check_gguf(settings, shapes)

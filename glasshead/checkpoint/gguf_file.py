@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from glasshead.checkpoint.gguf_header import check_lengths
 from glasshead.errors import InputError, install_hint
 from glasshead.text.gguf_tokens import tokenizer_of
 from glasshead.text.tokenizer import Tokenizer
@@ -55,6 +56,7 @@ class GGUFFile:
     def __init__(self, path: Path) -> None:
         self.source, gguf = str(path), gguf_package(path)
         try:
+            check_lengths(path)
             reader = gguf.GGUFReader(path)
             self._fields = {name: field.contents() for name, field in reader.fields.items()}
         except Exception as error:  # the package checks little; numpy raises what it likes

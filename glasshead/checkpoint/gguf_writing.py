@@ -6,6 +6,7 @@ new; the file itself has no such limit.
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,11 +88,13 @@ def write_gguf(
     except OSError as error:
         raise CheckpointError(
             f"cannot write {path}: {error.strerror or error}",
-            hint="make room, or choose another --out",
+            hint="make room, or choose another -o",
         ) from None
     finally:
-        writer.close()
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # it may have something left to write
+            writer.close()
+        with suppress(OSError):
+            part.unlink()
 
 
 def check_gguf(settings: Mapping[str, Any], shapes: Mapping[str, Tensor]) -> None:

@@ -125,7 +125,7 @@ class Run(States):
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise CheckpointError(
                 f"{path} exists already",
-                hint=f"go on with it: --resume {path}; or choose another --out"
+                hint=f"go on with it: glasshead train --resume {path}; or choose another --out"
                 if (path / "config.json").exists()
                 else "choose another --out",
             )
@@ -143,7 +143,10 @@ class Run(States):
         path = Path(path)
         if not path.is_dir():
             what = "is not a run but a file" if path.exists() else "does not exist"
-            raise CheckpointError(f"{path} {what}", hint=_near_run(path))
+            hint = _near_run(path)
+            if path.exists() and path.suffix.lower() == ".gguf":
+                hint = f"make it one: glasshead import {path} -o runs/{path.stem}"
+            raise CheckpointError(f"{path} {what}", hint=hint)
         return cls(path, _read_config(path))
 
     def tokenizer(self) -> Tokenizer:

@@ -60,7 +60,7 @@ def open_source(source: str | Path) -> Source:
     path = Path(source)
     if not path.exists():
         path = _from_hub(str(source))
-    if path.suffix == ".gguf" and path.is_file():
+    if path.suffix.lower() == ".gguf" and path.is_file():
         return _from_gguf(path)
     if not path.is_dir():
         raise InputError(
@@ -127,7 +127,7 @@ def _from_hub(name: str) -> Path:
     if (
         not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name)
         or name.startswith(".")
-        or name.endswith(".gguf")
+        or name.lower().endswith(".gguf")
     ):
         hint = near_file(name, "name a folder, or a model of the hub")
         raise InputError(f"{name} does not exist", hint=hint)

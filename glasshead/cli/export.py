@@ -39,9 +39,9 @@ def export(
     --positions sinusoidal-split --norm-place post.
 
     A GGUF file holds a Llama, Qwen2 or Qwen3 whose tokenizer llama.cpp can repeat and that knows
-    how a text ends: --preset llama, or --portable with another, trains so. llama.cpp's own
-    converter, from a folder, takes characters, bytes and vocabularies that it knows, such as
-    GPT-2's; a BPE that was trained here it refuses, and the GGUF file is the way.
+    how a text ends: --preset llama trains so; --portable alone changes the tokenizer, not the
+    shape. llama.cpp's own converter, from a folder, takes characters, bytes and vocabularies that
+    it knows, such as GPT-2's; a BPE that was trained here it refuses, and the GGUF file is the way.
 
     An imported Marian keeps its two sentencepiece models, which the transformers library reads
     with the package sentencepiece; one trained here has a tokenizer.json and needs nothing.

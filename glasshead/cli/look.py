@@ -193,7 +193,8 @@ def _recorded(
     from glasshead.observe.atlas import open_glass
 
     path = Path(model)
-    if path.suffix == ".glass" or path.is_file() or (path.suffix and not path.exists()):
+    a_file = path.suffix == ".glass" or path.is_file() or (path.suffix and not path.exists())
+    if a_file and path.suffix.lower() != ".gguf":
         if text is not None:
             raise InputError(
                 f"{model} holds a text of its own",

@@ -115,7 +115,7 @@ def fields_of(
     if (end := marks.get("eos_token")) is None:
         raise InputError(
             "the tokenizer has no <eos>, and llama.cpp would take another token for it",
-            hint="train with --portable (or --preset llama), or on several documents",
+            hint="train with --preset llama, or add --portable to what it was trained with",
         )
     if pieces := piece_table(tokenizer):
         fields: dict[str, Any] = {"model": "llama", "pre": "default"}
@@ -149,6 +149,11 @@ def _merged(tokenizer: Tokenizer) -> tuple[dict[str, Any], list[tuple[str, int]]
     if isinstance(tokenizer, BPETokenizer | PieceTokenizer):
         parts = json.loads(tokenizer.hugging_face_json())
         way = next((way for way in _WAYS if _is_cut(parts, way)), None)
+    if isinstance(tokenizer, CharTokenizer):
+        raise InputError(
+            "the characters of the tokenizer have ▁ among them, which is llama.cpp's space",
+            hint="train with --tokenizer bpe or byte, or export a folder",
+        )
     if way is None or not parts["model"]["merges"]:
         raise InputError(
             f"llama.cpp has no name for how this {tokenizer.kind} tokenizer cuts words",

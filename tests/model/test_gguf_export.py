@@ -86,7 +86,7 @@ def test_half_the_bits_stay_half_the_bits(dtype, kind, tmp_path):
         ("llama", TOKENIZERS["bpe"], "no name for how this bpe"),
         ("llama", BPETokenizer.train("ab", 257, ["<eos>"], gpt2_words), "no name"),
         ("llama", CharTokenizer.train(TEXT), "no <eos>"),
-        ("llama", CharTokenizer.train("▁", ["<eos>"]), "no name for how this char"),
+        ("llama", CharTokenizer.train("▁", ["<eos>"]), "have ▁ among them"),
         ("llama", ByteTokenizer(), "no <eos>"),
     ],
 )

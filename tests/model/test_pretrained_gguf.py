@@ -143,3 +143,13 @@ def test_a_file_that_contradicts_itself_is_refused(changes, named, tmp_path):
     file = write(tmp_path / "m.gguf", foreign.build("llama"), **changes)
     with pytest.raises(InputError, match=named):
         import_model(file, tmp_path / "run")
+
+
+def test_a_length_that_lies_is_refused_before_anything_is_allocated(tmp_path):
+    file = write(tmp_path / "m.gguf", foreign.build("llama"))
+    data = bytearray(file.read_bytes())
+    at = data.index(b"tokenizer.ggml.tokens") + len(b"tokenizer.ggml.tokens") + 4
+    data[at : at + 12] = (0).to_bytes(4, "little") + (2**40).to_bytes(8, "little")  # single bytes
+    file.write_bytes(data)
+    with pytest.raises(InputError, match="1099511627776 bytes are announced"):
+        import_model(file, tmp_path / "run")
