@@ -232,6 +232,7 @@ def test_text_that_is_markup_stays_text_in_all_that_is_saved(page, server, tmp_p
     byte_gpt(folder / "<b onclick=alert(3)>")
     mine = server(folder)
     page.goto(f"{mine.url}/#view=look&lang=en")
+    page.wait_for_selector(".words-over .word")  # its own example, which could else come after
     page.locator("textarea").fill(HOSTILE)
     page.keyboard.press("Enter")
     page.wait_for_selector(".words-over .word[data-word*='onerror']")
