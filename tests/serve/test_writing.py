@@ -124,7 +124,7 @@ def test_who_leaves_stops_the_writing(served, run):
     body = {"model": "writer", "ids": ids, "max_tokens": 8000, "seed": 1}
     with httpx.stream("POST", f"{served.url}/api/write", json=body, timeout=60) as reply:
         assert next(reply.iter_lines()) == "event: token"
-        assert served.app.state.engine.running == 1
+        until(lambda: served.app.state.engine.running == 1)
     until(lambda: served.app.state.engine.running == 0)
 
 
