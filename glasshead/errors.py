@@ -14,6 +14,7 @@
     |   +-- UnknownCharacterError   a character that the training text did not have
     +-- NotFoundError         something that is not served, or no longer
     +-- BusyError             more requests than the server takes at once
+        +-- ClosingError      the server ends before it gets to a request
 
 The command line prints the line, a blank line and `hint: ...`, and exits with code 2.
 """
@@ -29,6 +30,7 @@ __all__ = [
     "BackendError",
     "BusyError",
     "CheckpointError",
+    "ClosingError",
     "ConfigError",
     "GlassheadError",
     "InputError",
@@ -104,6 +106,10 @@ class BusyError(GlassheadError):
     def __init__(self, message: str, hint: str = "", retry_after: int = 1) -> None:
         super().__init__(message, hint)
         self.retry_after = retry_after
+
+
+class ClosingError(BusyError):
+    pass
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:

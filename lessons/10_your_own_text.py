@@ -53,12 +53,13 @@ print(f"V = {V}   ln V = {log(V):.2f}")
 # zh:
 # ## 训练
 #
-# 160 步，几秒钟。真的要用，就是一行命令 `glasshead train my.txt`，尺寸和步数由预设定，一两分钟。
+# 160 步，几秒钟。真的要用，就是一行命令 `glasshead train my.txt`，尺寸和步数由预设定，
+# 两个核上约一分半钟。
 # en:
 # ## Train
 #
 # 160 steps, a few seconds. In earnest it is one command, `glasshead train my.txt`: the preset
-# decides on sizes and steps, and it takes a minute or two.
+# decides on sizes and steps, and it takes a minute and a half on two cores.
 
 settings = {"n_layers": 2, "d_model": 96, "steps": 160, "eval_every": 80}
 path = trained("mine", book, task="text", **settings)

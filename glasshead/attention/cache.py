@@ -45,10 +45,11 @@ class _Buffers:
                 f"the cache holds {self.k.shape[0]} sequences, but {k.shape[0]} were given",
                 hint="use a new cache for a new batch",
             )
-        start, self.length = self.length, self.length + k.shape[2]
-        self.k[:, :, start : self.length] = k
-        self.v[:, :, start : self.length] = v
-        return self.k[:, :, : self.length], self.v[:, :, : self.length]
+        new = k.shape[2]
+        self.k.narrow(2, self.length, new).copy_(k)
+        self.v.narrow(2, self.length, new).copy_(v)
+        self.length += new
+        return self.k.narrow(2, 0, self.length), self.v.narrow(2, 0, self.length)
 
     def reorder(self, rows: Tensor) -> None:
         if self.k is not None and self.v is not None:

@@ -166,7 +166,7 @@ class MultiHeadAttention(nn.Module):
         if memory is not None:
             q, k, v = self._cross(x, memory, cache)
         else:
-            q, k, v = self._self(x, rotation)
+            q, k, v = self.prepared(self._heads(self.qkv(x)), rotation)
             if cache is not None:
                 k, v = cache.append(k, v)
         parts = (self.scale, self.softcap, slopes, bias)
@@ -191,13 +191,13 @@ class MultiHeadAttention(nn.Module):
         out = self.out(context.transpose(1, 2).flatten(2))  # (B, T, C)
         return AttentionOutput(out, seen.weights, seen.lse if lse else None)
 
-    def _self(self, x: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:
+    def prepared(self, heads: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, ready to be compared, of all their heads (B, H, T, D)."""
         n_q, n_kv = self.n_heads, self.n_kv_heads
-        heads = self._heads(self.qkv(x))
         if rotation is None and not self.qk_norm:
-            q, k, v = heads.split((n_q, n_kv, n_kv), 1)
+            q, k, v = heads.split_with_sizes((n_q, n_kv, n_kv), 1)
             return q, k, v
-        qk, v = heads.split((n_q + n_kv, n_kv), 1)
+        qk, v = heads.split_with_sizes((n_q + n_kv, n_kv), 1)
         # Queries and keys are normed and turned alike, so both at once.
         if self.qk_norm:
             scales = [w.expand(n, 1, -1) for w, n in ((self.q_norm.weight, n_q),
@@ -205,7 +205,7 @@ class MultiHeadAttention(nn.Module):
             qk = rms_norm(qk, torch.cat(scales), self.q_norm.eps)
         if rotation is not None:
             qk = rotation.turn(qk)
-        q, k = qk.split((n_q, n_kv), 1)
+        q, k = qk.split_with_sizes((n_q, n_kv), 1)
         return q, k, v
 
     def _cross(

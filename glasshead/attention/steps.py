@@ -94,7 +94,7 @@ def scale(scores: ArrayLike, d_k: int) -> Array:
 
 
 def mask(scores: ArrayLike, allowed: ArrayLike) -> Array:
-    """Step 3. Keep the scores that are allowed (True = may attend); the others become -inf."""
+    """Before step 3. Keep scores that are allowed (True = may attend); others become -inf."""
     scores, allowed = _scores(scores), _array("the mask", allowed, MaskError)
     if allowed.dtype != bool:
         raise MaskError(
@@ -111,7 +111,7 @@ def mask(scores: ArrayLike, allowed: ArrayLike) -> Array:
 
 @_quiet
 def softmax(scores: ArrayLike) -> Array:
-    """Step 4. Turn each row of scores into weights: e to the score, divided by the row's sum.
+    """Step 3. Turn each row of scores into weights: e to the score, divided by the row's sum.
 
     Only differences of scores matter, so the row's largest is taken off first: e^0 = 1 cannot
     overflow. A row that may attend to nothing, all -inf, gets weights 0.
@@ -129,7 +129,7 @@ def softmax(scores: ArrayLike) -> Array:
 
 @_quiet
 def weighted_sum(weights: ArrayLike, v: ArrayLike) -> Array:
-    """Step 5. Mix the values by their weights: (..., T, S), (..., S, D) -> (..., T, D)."""
+    """Step 4. Mix the values by their weights: (..., T, S), (..., S, D) -> (..., T, D)."""
     weights, v = _vectors("weights", weights), _vectors("v", v)
     if weights.shape[-1] != v.shape[-2]:
         raise ShapeError(

@@ -51,10 +51,16 @@ def export_model(run: str | Path, out: str | Path) -> Exported:
     tokenizer = opened.tokenizer()
     weights = SafetensorsFolder(opened.path)
     _check(weights.shapes, own, opened.path)
+    to_file = out.suffix.lower() == ".gguf"
+    if to_file and out.is_dir():
+        raise CheckpointError(
+            f"{out} is a folder, which is in the way of the file",
+            hint="remove it, or choose another -o",
+        )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise CheckpointError(f"{out} exists already", hint="choose another --out")
     marks, n_params = _marks(tokenizer, imported), sum(tensor.numel() for tensor in own.values())
-    if out.suffix.lower() == ".gguf":
+    if to_file:
         settings = {"model_type": family.name, **family.settings(config)}
         shapes, read = _tensors(family, config, weights)
         check_gguf(settings, shapes)

@@ -1,5 +1,6 @@
 """Files that are whole or not there, and tensors in them."""
 
+import errno
 import json
 import os
 import shutil
@@ -14,7 +15,15 @@ from torch import Tensor
 
 from glasshead.errors import CheckpointError
 
-__all__ = ["new_folder", "part_of", "read_tensors", "replacing", "sync_folder", "write_tensors"]
+__all__ = [
+    "new_folder",
+    "not_written",
+    "part_of",
+    "read_tensors",
+    "replacing",
+    "sync_folder",
+    "write_tensors",
+]
 
 _DTYPES = {
     torch.float64: "F64",
@@ -70,13 +79,23 @@ def new_folder(path: Path) -> Iterator[Path]:
         sync_folder(path.parent)
     except OSError as error:
         shutil.rmtree(made, ignore_errors=True)
-        raise CheckpointError(
-            f"cannot make the folder {path}: {error.strerror or error}",
-            hint="make room, or choose another --out",
-        ) from None
+        raise not_written(f"cannot make the folder {path}", error) from None
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
+
+
+def not_written(what: str, error: OSError) -> CheckpointError:
+    """
+    >>> str(not_written("cannot make the folder a/b", NotADirectoryError(20, "Not a directory")))
+    'cannot make the folder a/b: a file is in the way'
+    """
+    why, hint = error.strerror or error, "choose another --out"
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        why = "a file is in the way"
+    elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+        hint = "make room, or choose another --out"
+    return CheckpointError(f"{what}: {why}", hint=hint)
 
 
 def write_tensors(

@@ -6,16 +6,17 @@ new; the file itself has no such limit.
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from glasshead.checkpoint.files import sync_folder
+from glasshead.checkpoint.files import not_written, sync_folder
 from glasshead.checkpoint.gguf_file import NAMES, gguf_package
-from glasshead.errors import CheckpointError, ConfigError
+from glasshead.errors import ConfigError
 
 __all__ = ["check_gguf", "write_gguf"]
 
@@ -49,8 +50,7 @@ def write_gguf(
         tokens: the fields of the tokenizer.
     """
     gguf, arch = gguf_package(path), settings["model_type"]
-    part = path.with_name(f".{path.name}.new")
-    writer = gguf.GGUFWriter(part, arch)
+    writer = gguf.GGUFWriter(None, arch)
     writer.add_name(path.stem)
     n_heads, width = settings["num_attention_heads"], settings["hidden_size"]
     for name, key in _KEYS.items():
@@ -74,27 +74,23 @@ def write_gguf(
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_ti_data_to_file()
-        for name in values:
-            writer.write_tensor_data(_values(_paired(name, read(name), settings)).numpy())
-        [file] = writer.fout
-        file.flush()
-        os.fsync(file.fileno())
-        writer.close()
-        os.replace(part, path)
+        # In a folder of its own: another export may be writing the same file.
+        beside = TemporaryDirectory(prefix=f".{path.name}.", suffix=".new", dir=path.parent)
+        with beside as own, closing(writer):
+            part = Path(own, path.name)
+            writer.write_header_to_file(part)
+            writer.write_kv_data_to_file()
+            writer.write_ti_data_to_file()
+            for name in values:
+                writer.write_tensor_data(_values(_paired(name, read(name), settings)).numpy())
+            [file] = writer.fout
+            file.flush()
+            os.fsync(file.fileno())
+            writer.close()
+            os.replace(part, path)
         sync_folder(path.parent)
     except OSError as error:
-        raise CheckpointError(
-            f"cannot write {path}: {error.strerror or error}",
-            hint="make room, or choose another -o",
-        ) from None
-    finally:
-        with suppress(OSError):  # it may have something left to write
-            writer.close()
-        with suppress(OSError):
-            part.unlink()
+        raise not_written(f"cannot write {path}", error) from None
 
 
 def check_gguf(settings: Mapping[str, Any], shapes: Mapping[str, Tensor]) -> None:

@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from glasshead.checkpoint.gguf_file import GGUFFile
@@ -143,9 +144,9 @@ def _from_hub(name: str) -> Path:
         # Only the top folder: others hold the same model in other formats.
         found = snapshot_download(name, allow_patterns=_FILES, ignore_patterns=["*/*"])
     except Exception as error:  # whatever can go wrong on a network
-        said = " ".join(str(error).split())
+        said = shorten(str(error), 160, placeholder=" …")
         raise InputError(
-            f"{name} does not exist here, and the hub does not give it: {said[:160]}",
+            f"{name} does not exist here, and the hub does not give it: {said}",
             hint=near_file(name, "name a folder, or check the name and the network"),
         ) from None
     return Path(found)

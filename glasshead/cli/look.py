@@ -52,7 +52,7 @@ def look(
     top: Annotated[int, typer.Option(metavar="K", help="How many are ranked.")] = 10,
     log: Annotated[bool, typer.Option("--log", help="Colours by the logarithm.")] = False,
     hide_sink: Annotated[
-        bool, typer.Option("--hide-sink", help="Leave out the first word; rows sum to 1 again.")
+        bool, typer.Option("--hide-sink", help="Hide the first word (sink); rows sum to 1 again.")
     ] = False,
     ratio: Annotated[
         bool, typer.Option("--ratio", help="Weights as multiples of equal attention.")
@@ -193,8 +193,8 @@ def _recorded(
     from glasshead.observe.atlas import open_glass
 
     path = Path(model)
-    a_file = path.suffix == ".glass" or path.is_file() or (path.suffix and not path.exists())
-    if a_file and path.suffix.lower() != ".gguf":
+    a_file = path.is_file() or (path.suffix and not path.exists())
+    if path.suffix == ".glass" or (text is None and a_file and path.suffix.lower() != ".gguf"):
         if text is not None:
             raise InputError(
                 f"{model} holds a text of its own",

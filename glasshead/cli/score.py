@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["score"]
 
 FULL = 12.0  # bits that get the strongest shade
+NONE = "–"  # for the bits of a token that is not predicted
 
 
 @with_flags(defaults=True, Search=("generate/beam.py", "SearchConfig"))
@@ -63,9 +64,12 @@ def score(
       glasshead score runs/poems - --json < held-out.txt
       glasshead score runs/de-en --pairs test.de test.en --out said.en
 
-    Every token but the first of a text counts once. A text longer than the model's max_len is
-    read in windows that start --stride tokens apart: after the first, each token is predicted from
-    at least max_len - stride others. Fewer are more exact and slower.
+    Every token but the first of a text counts once: nothing stands before the first to predict it
+    from, so it has a dash for its surprise, and null in JSON.
+
+    A text longer than the model's max_len is read in windows that start --stride tokens apart:
+    after the first, each token is predicted from at least max_len - stride others. Fewer are more
+    exact and slower.
 
     With --tokens the background tells the surprise, from none to 12 bits; without colours it
     stands behind the token, as in sun⟨3.2⟩. Bytes of one character are shown together.
@@ -146,7 +150,9 @@ def _score_text(
         print(json.dumps({**_summary(total), **({"surprises": shown} if tokens else {})}))
         return
     if tokens:
-        print("" if token.endswith("\n") else "\n")
+        print("" if token.endswith("\n") else "\n", flush=True)
+        mark = f"⟨{NONE}⟩" if out.color_system is None else "no colour"
+        sys.stderr.write(f"{mark} for the first token of a text: nothing stands before it\n")
     _print_table(total)
 
 
@@ -186,7 +192,7 @@ def _show(out: "Console", token: str, bits: float) -> None:
     if out.color_system is not None:
         out.print(Text(visible, _shade(bits)), end="", soft_wrap=True)
         return
-    mark = "" if math.isnan(bits) else f"⟨{bits:.1f}⟩"
+    mark = f"⟨{NONE if math.isnan(bits) else f'{bits:.1f}'}⟩"
     head = visible.removesuffix("\n")
     sys.stdout.write(f"{head}{mark}{visible[len(head) :]}")
 

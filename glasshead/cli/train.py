@@ -131,6 +131,12 @@ def train(
                 if there in (resume, from_)
                 else "a run is trained on one or the other",
             )
+    for text in texts or []:
+        if all((Path(text) / name).is_file() for name in ("config.json", "tokenizer.json")):
+            raise ConfigError(
+                f"{text} is the folder of a model, not of texts",
+                hint=f"to go on with it: --resume {text}; to give it another text: --from {text}",
+            )
     if val and not pairs and not resume:
         raise ConfigError(f"--val {_words(val)} is for --pairs", hint="name both, or neither")
     named = "pairs" if pairs else "text" if texts else None

@@ -19,6 +19,7 @@ from glasshead.attention.mask import Mask
 from glasshead.attention.norm import RMSNorm
 from glasshead.attention.position import RotaryPositions
 from glasshead.generate.decode import Decoder, evaluating
+from glasshead.generate.lean import LeanDecoder, lean_serves, touched
 from glasshead.generate.sampling import GREEDY, PLAIN, SamplingConfig, choose, not_finite
 from glasshead.machine import triton_works
 from glasshead.model.gpt import GPT
@@ -46,7 +47,8 @@ def new_decoder(
         return GraphDecoder(
             model, prompts, config, max_tokens=max_tokens, stop_ids=stop_ids, seed=seed
         )
-    return Decoder(model, prompts, config, stop_ids=stop_ids, seed=seed)
+    kind = LeanDecoder if lean_serves(model) else Decoder
+    return kind(model, prompts, config, stop_ids=stop_ids, seed=seed)
 
 
 def serves(model: GPT) -> bool:
@@ -62,13 +64,10 @@ def serves(model: GPT) -> bool:
         return False
     plain = (nn.Linear, nn.LayerNorm, RMSNorm, nn.Embedding)
     parts = [m for m in model.modules() if next(m.parameters(recurse=False), None) is not None]
-    watched = any(block.attention.watcher is not None for block in _blocks(model)) or any(
-        m._forward_hooks or m._forward_pre_hooks for m in model.modules()
-    )
     gated = [m for m in model.modules() if isinstance(m, GatedFeedForward)]
     return (
         triton_works()
-        and not watched
+        and not touched(model)
         and all((m.gate.bias is None) == (m.up.bias is None) for m in gated)
         and all(type(part) in plain for part in parts)
         and all(part.weight.dtype == weight.dtype for part in parts)

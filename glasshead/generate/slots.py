@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from glasshead.attention.cache import Cache, FixedCache
-from glasshead.attention.mask import Mask
 
 __all__ = ["Slots"]
 
@@ -87,13 +86,13 @@ class Slots:
         self._stop += 1
         self.lengths = [length + 1 for length in self.lengths]
 
-    def mask(self, rows: slice) -> Mask | None:
-        """What the rows' next ids may see: not the columns before a text begins."""
+    def keys(self, rows: slice) -> Tensor | None:
+        """(B, S) what the rows' next ids may see: not the columns before a text begins."""
         pads = [self.width - length for length in self.lengths[rows]]
         if not any(pads):
             return None
         columns = torch.arange(self.width + 1, device=self._device)
-        return Mask(keys=columns >= torch.tensor(pads, device=self._device)[:, None])  # (B, S)
+        return columns >= torch.tensor(pads, device=self._device)[:, None]
 
     def positions(self, rows: slice) -> Tensor:
         """(B, 1), of the rows' next ids."""

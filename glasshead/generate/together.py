@@ -22,7 +22,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from glasshead.attention.mask import Mask
 from glasshead.generate.decode import check_max_tokens, check_prompts, evaluating
+from glasshead.generate.lean import LeanStep, lean_serves
 from glasshead.generate.prompts import Prompts, Text, isolated
 from glasshead.generate.sampling import PLAIN, SamplingConfig, choose
 from glasshead.generate.slots import Slots
@@ -61,6 +63,7 @@ class Together:
         chunk = CHUNK.get(self._device.type, 256) if chunk is None else chunk
         self._prompts = Prompts(model, chunk)
         self._slots = Slots(self._device)
+        self._lean = LeanStep(model) if lean_serves(model) else None
         self._rows: list[Text] = []  # those whose prompts have been read, as the slots have them
         self._keys = 0
 
@@ -142,12 +145,16 @@ class Together:
     def _forward(self, texts: list[Text]) -> list[Tensor]:
         """Logits (V,) for each of these texts: all rows, or one."""
         first = self._rows.index(texts[0])
-        rows = slice(first, first + len(texts))
+        rows, slots = slice(first, first + len(texts)), self._slots
+        keys, positions, caches = slots.keys(rows), slots.positions(rows), slots.caches(rows)
+        ids = [text.ids[-1] for text in texts]
+        if self._lean is not None and not self._lean.touched:
+            return list(self._lean(ids, positions, caches, keys))
         x = self.model.features(
-            torch.tensor([text.ids[-1:] for text in texts], device=self._device),
-            mask=self._slots.mask(rows),
-            positions=self._slots.positions(rows),
-            caches=self._slots.caches(rows),
+            torch.tensor(ids, device=self._device)[:, None],
+            mask=None if keys is None else Mask(keys=keys),
+            positions=positions,
+            caches=caches,
         )
         return list(self.model.logits(x[:, -1]))
 

@@ -35,11 +35,11 @@ _ENGLISH = {
     "1": "1. Scores: q · k, multiplied number by number and added up",
     "2": "2. Scale: scores divided by √{d} = {root:.4f}",
     "2 off": "2. Scale: left out (--no-scale)",
-    "3": "3. Mask (--causal): a word does not see the words after it",
-    "3 off": "3. Mask: none, every word sees every word",
-    "4": "4. Softmax: e to the score, divided by the sum: weights that add up to 1",
+    "mask": "Mask (--causal): a word does not see the words after it",
+    "mask off": "Mask: none, every word sees every word",
+    "3": "3. Softmax: e to the score, divided by the sum: weights that add up to 1",
     "largest": "(The largest score is taken off first, which changes no weight.)",
-    "5": "5. Weighted sum: weight × v, added up, is the context",
+    "4": "4. Weighted sum: weight × v, added up, is the context",
     "comma": ", ",
     "word": "word",
     "key": "key",
@@ -63,11 +63,11 @@ _CHINESE = {
     "1": "1. 分数：q · k，逐个数相乘再相加",
     "2": "2. 缩放：分数除以 √{d} = {root:.4f}",
     "2 off": "2. 缩放：省略（--no-scale）",
-    "3": "3. 掩码（--causal）：一个词看不见它后面的词",
-    "3 off": "3. 掩码：没有，每个词都看得见所有的词",
-    "4": "4. Softmax：e 的分数次方，除以总和，得到和为 1 的权重",
+    "mask": "掩码（--causal）：一个词看不见它后面的词",
+    "mask off": "掩码：没有，每个词都看得见所有的词",
+    "3": "3. Softmax：e 的分数次方，除以总和，得到和为 1 的权重",
     "largest": "（先减去最大的分数，权重不变。）",
-    "5": "5. 加权求和：权重 × v，相加就是上下文向量",
+    "4": "4. 加权求和：权重 × v，相加就是上下文向量",
     "comma": "、",
     "word": "词",
     "key": "键",
@@ -114,10 +114,10 @@ def _opening(walked: Walkthrough, text: dict[str, str]) -> Iterator[Text]:
 def _titles(walked: Walkthrough, text: dict[str, str]) -> list[Text]:
     d = walked.steps.k.shape[-1]
     second = "2" if walked.scaled else "2 off"
-    third = "3" if walked.causal else "3 off"
+    mask = "mask" if walked.causal else "mask off"  # no step of its own
     return [
         Text("\n" + text[name].format(d=d, root=d**0.5), style="bold cyan")
-        for name in ("1", second, third, "4", "5")
+        for name in ("1", second, mask, "3", "4")
     ]
 
 

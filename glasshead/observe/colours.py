@@ -3,6 +3,7 @@
 Colours are given by a few stops and blended in OKLab, where equal steps look equal.
 """
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -10,7 +11,18 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["INK", "PAPER", "QUIET", "Kind", "Scale", "hex_of", "painted", "palette", "three"]
+__all__ = [
+    "INK",
+    "PAPER",
+    "QUIET",
+    "Kind",
+    "Scale",
+    "full_bar",
+    "hex_of",
+    "painted",
+    "palette",
+    "three",
+]
 
 Kind = Literal["linear", "log", "ratio"]
 Theme = Literal["light", "dark"]
@@ -104,6 +116,16 @@ def three(value: float) -> str:
     if value and abs(value) < 1e-3:
         return f"{value:.1e}"
     return f"{value:.3f}" if abs(value) < 10 else f"{value:.3g}"
+
+
+def full_bar(longest: float) -> float:
+    """What a bar stands for that fills its room: a power of ten, so that lists can be compared.
+
+    >>> full_bar(0.999), full_bar(0.1), full_bar(0.02), full_bar(29.9)
+    (1.0, 0.1, 0.1, 100.0)
+    """
+    # A sum of weights may come out a little above 1.
+    return float(10.0 ** math.ceil(math.log10(longest) - 1e-4)) if longest > 0 else 1.0
 
 
 def hex_of(rgb: NDArray[np.uint8]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.cells import cell_len
 
-from glasshead.observe.colours import Kind, Scale, three
+from glasshead.observe.colours import Kind, Scale, full_bar, three
 from glasshead.observe.picture import Sheet
 from glasshead.observe.view import Map
 
@@ -197,13 +197,13 @@ def _bars(drawing: Drawing, sheet: Sheet, top: float) -> None:
     order = values.argsort(descending=True, stable=True)[:BARS].tolist()
     order = [j for place, j in enumerate(order) if values[j] > 0 or place == 0]
     left = MARGIN + max(text_width(short(names[j]), 13) for j in order) + 10
-    longest = max(float(values.max()), 1e-9)
+    full = full_bar(float(values.max()))
     for place, j in enumerate(order):
         y, value = top + place * 26, float(values[j])
         text = f"{names[j]}: {number(value)}"
         drawing.write(left - 10, y, short(names[j]), size=13, anchor="end")
-        drawing.items.append(Bar(left, y - 9, max(1.0, 420 * value / longest), 18, text))
-        drawing.write(left + 420 * value / longest + 8, y, three(value), size=11, tone="quiet")
+        drawing.items.append(Bar(left, y - 9, max(1.0, 420 * value / full), 18, text))
+        drawing.write(left + 420 * value / full + 8, y, three(value), size=11, tone="quiet")
     drawing.fit(left + 480, top + len(order) * 26 - 16)
     drawing.write(left, top + len(order) * 26 + 4, sheet.unit, size=11, tone="quiet")
 

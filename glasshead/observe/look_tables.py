@@ -7,7 +7,7 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from glasshead.observe.colours import three
+from glasshead.observe.colours import full_bar, three
 from glasshead.observe.picture import statistic_sheet
 from glasshead.observe.picture_terminal import bar, fitted, parts
 from glasshead.observe.ranking import context, glances, telling
@@ -80,19 +80,21 @@ def ranked(
     flags = {"hide_sink": view.config.hide_sink, "ratio": view.config.ratio}
     for name in (name for name, is_set in flags.items() if is_set):
         yield Text(words[name], style="dim")
+    full = full_bar(max(one.weight for one in found))
+    if full != 1:
+        yield Text(words["full bar"].format(x=f"{full:g}"), style="dim")
     yield Text("")
     _, keys = view.tokens(found[0].head[0])
     side = max(cell_len(view.name(one.head)) for one in found)
     wide = min(18, max(cell_len(one.word) for one in found))
-    longest = max(one.weight for one in found) or 1.0
     for one in found:
         line = Text(f"{fitted(view.name(one.head), side)}  " if len(heads) > 1 else "")
         if query is None:
-            drawn = bar(one.weight / longest, BAR, console.options.ascii_only)
+            drawn = bar(one.weight / full, BAR, console.options.ascii_only)
             line.append(f"{fitted(one.word, wide)}  {three(one.weight):>7}  ")
             yield line.append(drawn, style="blue")
             continue
-        drawn = bar(one.weight / longest, SMALL, console.options.ascii_only)
+        drawn = bar(one.weight / full, SMALL, console.options.ascii_only)
         line.append(f"{three(one.weight):>7}  ").append(fitted(drawn, SMALL), style="blue")
         line.append(f"  {one.place:>7}  ")
         before, token, after = _marked(context(keys, one.place))

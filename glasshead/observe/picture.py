@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from glasshead.errors import InputError, did_you_mean
-from glasshead.observe.colours import Kind
+from glasshead.observe.colours import Kind, full_bar
 from glasshead.observe.view import LONG, MAX_HEADS, Head, Map, View
 from glasshead.observe.wording import STATISTICS, TEXTS, Language
 from glasshead.observe.words import Word, visible
@@ -76,6 +76,8 @@ def looks_sheet(
     notes = _notes(view, ranked[0][0], lang, [])
     if len(heads) == 1:
         where = text["head"].format(layer=view.names[heads[0][0]], head=heads[0][1])
+        if (full := full_bar(float(found.values.nan_to_num(0).max()))) != 1:
+            notes.append(text["full bar"].format(x=f"{full:g}"))
         return Sheet("bars", _title(view, f"{where} · {what}"), notes, [found], _scale(view), lang,
                      unit=_unit(view, lang))  # fmt: skip
     if found.values.shape[1] > LONG:

@@ -15,7 +15,7 @@ from rich.style import Style
 from rich.text import Text
 from torch import Tensor
 
-from glasshead.observe.colours import Kind, Scale, palette, three
+from glasshead.observe.colours import Kind, Scale, full_bar, palette, three
 from glasshead.observe.picture import Sheet
 from glasshead.observe.view import Map
 
@@ -129,11 +129,11 @@ def _bars(sheet: Sheet, console: Console) -> Iterator[Text]:
     order = values.argsort(descending=True, stable=True).tolist()
     order = [j for place, j in enumerate(order) if values[j] > 0 or place == 0][:24]
     wide = min(NAME, max(cell_len(names[j]) for j in order))
-    longest = max(float(values.max()), 1e-9)
+    full = full_bar(float(values.max()))
     room = min(40, max(8, console.width - wide - 10))
     for j in order:
         line = Text(f"{fitted(names[j], wide)}  {three(float(values[j])):>7}  ")
-        drawn = bar(float(values[j]) / longest, room, console.options.ascii_only)
+        drawn = bar(float(values[j]) / full, room, console.options.ascii_only)
         yield line.append(drawn, style="blue")
 
 

@@ -9,7 +9,7 @@ many wait, `stream` raises BusyError. A text whose stream is let go of leaves at
 
 import threading
 
-from glasshead.errors import BusyError
+from glasshead.errors import ClosingError
 from glasshead.generate.decode import check_max_tokens, check_prompts
 from glasshead.serve.library import Served
 from glasshead.serve.spoken import Spoken, Token
@@ -89,7 +89,7 @@ class Engine:
             writer = self._writers.get(served)
             if writer is None or not writer.put(job):
                 if self._closed:
-                    raise BusyError("the server is shutting down", hint="try again in a moment")
+                    raise ClosingError("the server is shutting down", hint="try again in a moment")
                 writer = Writer(served, self.batch, self.room, self._ended)
                 writer.put(job)
                 writer.start()

@@ -11,6 +11,7 @@ made of what a request says.
 import hashlib
 import os
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -26,11 +27,13 @@ from glasshead.observe.atlas import Atlas, open_glass
 from glasshead.observe.subject import Subject
 from glasshead.observe.transformers_folder import TransformersFolder
 from glasshead.serve.described import Entry, describe
+from glasshead.serve.logs import LOG
 
 __all__ = ["Entry", "Library", "Served"]
 
 DEEPEST = 2  # folders between the root and a model
 MOST = 1000  # entries
+PATIENCE = 1.0  # seconds of reading that go without saying
 # What makes a folder one of a model, whole or not.
 SIGNS = ("config.json", "model.safetensors", "model.safetensors.index.json", "tokenizer.json")
 
@@ -81,7 +84,19 @@ class Library:
 
     def list(self) -> "list[Entry]":
         """Everything that there is now, by name."""
-        return [self._entry(name, place) for name, place in self._places().items()]
+        places, began, told = self._places(), time.monotonic(), False
+        found: list[Entry] = []
+        for name, place in places.items():
+            if not told and time.monotonic() - began > PATIENCE:
+                about = {"models": len(places), "done": len(found)}
+                LOG.info("reading", extra={"about": about})
+                told = True
+            found.append(self._entry(name, place))
+        return found
+
+    def paths(self) -> dict[str, Path]:
+        """Where everything lies, by name."""
+        return {name: place.path for name, place in self._places().items()}
 
     def find(self, name: str) -> Entry:
         """One of the list."""

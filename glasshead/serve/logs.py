@@ -4,6 +4,7 @@ Requests are logged by their route ("/api/seen/{seen}/cells"), errors by their t
 arose: paths, queries and messages can hold a user's text.
 """
 
+import asyncio
 import json
 import logging
 import secrets
@@ -19,7 +20,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from glasshead.errors import ClosingError
 from glasshead.serve.metrics import Metrics
+from glasshead.serve.replies import failure
 from glasshead.serve.work import Gone
 
 __all__ = ["LOG", "Logged", "configure"]
@@ -66,7 +69,8 @@ def _arose(error: BaseException) -> dict[str, Any]:
 
 
 class Logged:
-    """ASGI: counts and logs every request, and answers 500 where nothing else did."""
+    """ASGI: counts and logs every request, and answers 500 where nothing else did, or 503 when the
+    server ends first."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app, self.metrics = app, metrics
@@ -90,12 +94,19 @@ class Logged:
             await self.app(scope, receive, told)
         except (Gone, ClientDisconnect):
             sent = sent or 499  # nobody is there to read it
+        except asyncio.CancelledError:
+            # The server ends, and this request is not done within its grace.
+            if sent:
+                raise
+            closing = ClosingError("the server is shutting down", hint="try again in a moment")
+            reply = failure(scope["path"], 503, str(closing), closing.hint)
+            reply.headers["retry-after"] = str(closing.retry_after)
+            await reply(scope, receive, told)
         except Exception as arisen:
             error = arisen
             if not sent:
                 await JSONResponse(_sorry(number), 500)(scope, receive, told)
         finally:
-            # Where nothing was answered, the task was cancelled: the client or the server ended.
             self._note(scope, number, sent or 499, size, time.monotonic() - began, error)
 
     def _note(

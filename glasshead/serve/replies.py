@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from glasshead.errors import BusyError, GlassheadError, NotFoundError
+from glasshead.errors import BusyError, ClosingError, GlassheadError, NotFoundError
 
 __all__ = ["ERRORS", "Failure", "failure", "handle_errors"]
 
@@ -39,6 +39,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
         413: "The request is too large.",
         422: "The request does not have the right form.",
         429: "Too many requests at once; Retry-After says when to come again.",
+        503: "The server ends, and did not get to it; Retry-After says when to come again.",
     }.items()
 }
 
@@ -57,7 +58,7 @@ def failure(path: str, status: int, message: str, hint: str = "") -> Response:
 def handle_errors(app: FastAPI) -> None:
     @app.exception_handler(GlassheadError)
     async def mistaken(request: Request, error: GlassheadError) -> Response:
-        status = {NotFoundError: 404, BusyError: 429}.get(type(error), 400)
+        status = {NotFoundError: 404, BusyError: 429, ClosingError: 503}.get(type(error), 400)
         reply = failure(request.url.path, status, str(error), error.hint)
         if isinstance(error, BusyError):
             reply.headers["retry-after"] = str(error.retry_after)

@@ -39,16 +39,20 @@ FolderId = Annotated[str, Query(max_length=1024)]
 @router.get("/runs")
 def runs(request: Request) -> dict[str, Any]:
     library: Library = request.app.state.library
+    entries, paths = library.list(), library.paths()
     return {
-        "runs": [_run(library, entry) for entry in library.list() if entry.kind in RUNS],
+        "runs": [
+            _run(library, entry, paths[entry.id])
+            for entry in entries
+            if entry.kind in RUNS and entry.id in paths  # else it was deleted meanwhile
+        ],
         "ladders": list(_folders(library, _is_ladder)),
         "claims": list(_folders(library, _is_claims)),
     }
 
 
-def _run(library: Library, entry: Entry) -> dict[str, Any]:
+def _run(library: Library, entry: Entry, path: Path) -> dict[str, Any]:
     """Where it is, by the last lines that it wrote."""
-    path = library.path(entry.id)
     metrics, config = (path / name for name in ("metrics.jsonl", "config.json"))
     lines, age = tail(metrics) if _readable(library, metrics) else ([], None)
     losses = [line for line in lines if "loss" in line]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from glasshead.errors import BusyError, GlassheadError, InputError
+from glasshead.errors import BusyError, ClosingError, GlassheadError, InputError
 from glasshead.generate.sampling import PLAIN, SamplingConfig
 from glasshead.generate.together import New, Together
 from glasshead.model.gpt import GPT
@@ -110,7 +110,7 @@ class Writer(threading.Thread):
                 self._turn()
             except Exception as error:  # not of one text: those are isolated
                 self._fail(error)
-        self._fail(GlassheadError("the server is shutting down", hint="try again in a moment"))
+        self._fail(ClosingError("the server is shutting down", hint="try again in a moment"))
         self._ended(self)
 
     def _has_work(self) -> bool:

@@ -96,7 +96,7 @@ def documents_in(found: Sequence[Source], field: str, report: Report) -> Iterato
 
 
 def no_text(found: Sequence[Source], report: Report) -> InputError:
-    what = f"{len(found)} files found, none of them with text"
+    what = f"{len(found)} files found, none of them with text" if found else "no files found"
     return InputError(what, hint="; ".join(report.summary(2)) or "name a file with some text in it")
 
 

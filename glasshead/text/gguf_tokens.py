@@ -145,15 +145,15 @@ def fields_of(
 
 def _merged(tokenizer: Tokenizer) -> tuple[dict[str, Any], list[tuple[str, int]]]:
     """Of a byte-level BPE: the merges, and by which name llama.cpp knows its words."""
-    way, parts = None, dict[str, Any]()
-    if isinstance(tokenizer, BPETokenizer | PieceTokenizer):
-        parts = json.loads(tokenizer.hugging_face_json())
-        way = next((way for way in _WAYS if _is_cut(parts, way)), None)
     if isinstance(tokenizer, CharTokenizer):
         raise InputError(
             "the characters of the tokenizer have ▁ among them, which is llama.cpp's space",
             hint="train with --tokenizer bpe or byte, or export a folder",
         )
+    way, parts = None, dict[str, Any]()
+    if isinstance(tokenizer, BPETokenizer | PieceTokenizer):
+        parts = json.loads(tokenizer.hugging_face_json())
+        way = next((way for way in _WAYS if _is_cut(parts, way)), None)
     if way is None or not parts["model"]["merges"]:
         raise InputError(
             f"llama.cpp has no name for how this {tokenizer.kind} tokenizer cuts words",

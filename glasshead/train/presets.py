@@ -30,7 +30,7 @@ _MODERN: dict[str, Any] = {
 
 PRESETS = {
     "nano": Preset(
-        "about a minute on two cores of a laptop",
+        "a minute and a half on two cores",
         {**_MODERN, "n_layers": 4, "n_heads": 4, "d_model": 128, "max_len": 64},
         {"steps": 800, "batch_size": 16},
     ),

@@ -52,7 +52,7 @@ def test_a_book_is_recorded_and_any_row_of_it_can_be_seen(cli, run, file, tmp_pa
         assert one["weight"] == pytest.approx(float(row.max()))
         assert one["place"] == int(row.argmax())
     shown = cli("look", book, "--query", "300", "--layer", "0", "--head", "1", "--top", "4").out
-    assert len(shown.splitlines()) == 6
+    assert len(shown.splitlines()) == 7  # the last tells what a full bar is
     assert f"[{TEXT[300]}]" in shown.splitlines()[0]
     assert "374 tokens" in cli("look", book).out
 

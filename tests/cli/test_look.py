@@ -246,5 +246,7 @@ def test_texts_that_cannot_be_looked_at(cli, run, tmp_path):
     assert "does not exist" in is_a_mistake(cli("look", tmp_path / "gone", TEXT))[0]
     open_subject(run).record(TEXT).save(tmp_path / "x.glass")
     assert "holds a text of its own" in is_a_mistake(cli("look", tmp_path / "x.glass", TEXT))[0]
+    (tmp_path / "x.txt").write_text(TEXT)
+    assert "not a run but a file" in is_a_mistake(cli("look", tmp_path / "x.txt", TEXT))[0]
     (tmp_path / "bad.glass").write_bytes(b"nothing")
     assert "is damaged, or no .glass file" in is_a_mistake(cli("look", tmp_path / "bad.glass"))[0]

@@ -62,6 +62,9 @@ def test_what_does_not_fit_says_so_and_what_would(cli):
         (["gpt2", "--gpu", "h300"], "no data sheet of 'h300'"),
         (["gpt2", "--gpus", "6", "--tensor", "4"], "gpus (6) must be divisible"),
         (["gpt2", "--d-model", str(12 * 10**11)], "width 1,200,000,000,000"),
+        (["gpt2", "--vocab-size", str(10**20)], "and 100,000,000,000,000,000,000 tokens"),
+        (["gpt2", "--n-layers", "0"], "n_layers (0) must be from 1 to 10,000"),
+        (["gpt2", "--n-layers", "1000000000"], "n_layers (1000000000) must be from 1"),
         (["gpt2", "--gpus", "2", "--measure"], "--measure runs on one device"),
     ],
 )

@@ -65,13 +65,15 @@ def test_the_surprises_of_all_tokens_come_to_the_figures(cli, run, file):
 
 
 def test_tokens_without_colour_carry_their_bits(cli, run, file):
-    out = cli("score", run, file, "--tokens").out
+    _, out, err = cli("score", run, file, "--tokens")
     tokens, figures = out.split("\n\n")
     tokens += "\n"
     assert "\x1b" not in out
-    assert re.sub(r"⟨\d+\.\d⟩|↵", "", tokens) == TEXT
-    assert tokens.startswith("春江⟨")
-    assert tokens.count("⟨") == len(TEXT) - 1
+    assert re.sub(r"⟨(\d+\.\d|–)⟩|↵", "", tokens) == TEXT
+    assert tokens.startswith("春⟨–⟩江⟨")
+    assert tokens.count("–") == 1
+    assert tokens.count("⟨") == len(TEXT)
+    assert err == "⟨–⟩ for the first token of a text: nothing stands before it\n"
     assert re.search(r"，⟨\d+\.\d⟩↵⟨\d+\.\d⟩\n海", tokens)
     assert figures == cli("score", run, file).out
 
@@ -80,11 +82,12 @@ def test_tokens_with_colour_are_shaded_by_their_bits(cli, run, file, monkeypatch
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.setenv("TERM", "xterm-256color")
-    out = cli("score", run, file, "--tokens").out
+    _, out, err = cli("score", run, file, "--tokens")
     assert "⟨" not in out
     plain = re.sub(r"\x1b\[[\d;]*m|↵", "", out)
     assert plain.startswith(TEXT)
     assert len(set(re.findall(r"48;2;\d+;\d+;\d+", out))) > 3
+    assert err.startswith("no colour for the first token")
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in cli("score", run, file, "--tokens").out
 

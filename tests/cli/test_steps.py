@@ -25,6 +25,15 @@ def test_the_whole_matrices_without_a_query(cli):
     assert "journey   0.4419  0.6515  0.5683" in out
 
 
+@pytest.mark.parametrize("lang", ["zh", "en"])
+@pytest.mark.parametrize("args", [[], ["--causal"], ["--query", "sun"], ["--no-scale"]])
+def test_four_steps_are_numbered_and_the_mask_is_not(cli, lang, args):
+    lines = cli("steps", "Hello shiny sun!", "--lang", lang, *args).out.splitlines()
+    titles = [line for line in lines if line[:3] in ("1. ", "2. ", "3. ", "4. ", "5. ")]
+    assert [title[0] for title in titles] == ["1", "2", "3", "4"]
+    assert any(line.startswith({"zh": "掩码", "en": "Mask"}[lang]) for line in lines)
+
+
 def test_words_need_no_quotes(cli):
     assert cli("steps", "Hello", "shiny", "sun!") == cli("steps", "Hello shiny sun!")
 

@@ -139,6 +139,7 @@ CONFLICTS = {
     "new ids": (["numbers.txt", "--from", "run", "--tokenizer", "byte"], "--tokenizer cannot"),
     "no text": ([], "no text to train on"),
     "no run": (["--resume", "rum"], "rum does not exist"),
+    "a run for a text": (["run"], "run is the folder of a model"),
     "not a run": (["--resume", "cache"], "cache is not a run"),
     "steps and minutes": (["numbers.txt", "--steps", "3", "--minutes", "1"], "--steps 3 and"),
     "preset unknown": (["numbers.txt", "--preset", "nanno"], "no preset 'nanno'"),

@@ -1,5 +1,6 @@
 """A plan is arithmetic about a model: here it is held against the model itself."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -38,6 +39,7 @@ from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.layers import FeedForward
 from glasshead.model.loss import next_token_loss
 from glasshead.observe.statistics import observe
+from glasshead.train import optim
 from glasshead.train.config import TrainConfig
 from glasshead.train.optim import OPTIMIZERS
 
@@ -108,8 +110,14 @@ def test_arithmetic_is_what_torch_counts(config):
     assert counter.get_total_flops() == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.fixture
+def as_on_a_gpu(monkeypatch):
+    """Where Muon works in bf16, so that wide matrices get no shorter way."""
+    monkeypatch.setattr(optim, "WIDE", math.inf)
+
+
 @SHAPES
-def test_muon_s_arithmetic_is_what_torch_counts(config):
+def test_muon_s_arithmetic_is_what_torch_counts(config, as_on_a_gpu):
     model = GPT(config)
     next_token_loss(model, *batch(config)).backward()
     optimizers = OPTIMIZERS["muon"](model, TrainConfig())
@@ -117,6 +125,16 @@ def test_muon_s_arithmetic_is_what_torch_counts(config):
     with counter:
         optimizers.step(bad=torch.tensor(False))
     assert counter.get_total_flops() == muon_flops(config)
+
+
+@pytest.mark.parametrize("config", [NANO, replace(NANO, feed_forward="swiglu", n_kv_heads=1)])
+def test_on_a_cpu_wide_matrices_cost_muon_less(config):
+    model = GPT(config)
+    next_token_loss(model, *batch(config)).backward()
+    optimizers = OPTIMIZERS["muon"](model, TrainConfig())
+    with FlopCounterMode(display=False) as counter:
+        optimizers.step(bad=torch.tensor(False))
+    assert counter.get_total_flops() == muon_flops(config, on_cpu=True) < muon_flops(config)
 
 
 def kept_for_the_backward_pass(model, ids, targets) -> int:
@@ -261,7 +279,7 @@ def test_fsdp_sends_exactly_what_is_planned(alone_among_four):
 
 @pytest.mark.filterwarnings("ignore:FSDP2-wrapped module")
 @pytest.mark.parametrize("n_layers", [4, 5])  # of which four processes have as many, or not
-def test_muon_of_shards_does_and_sends_what_is_planned(alone_among_four, n_layers):
+def test_muon_of_shards_does_and_sends_what_is_planned(alone_among_four, as_on_a_gpu, n_layers):
     """The first process, which has most where not all have as many."""
     config = replace(NANO, d_model=48, vocab_size=64, n_layers=n_layers)
     model, (ids, _) = GPT(config), batch(config)

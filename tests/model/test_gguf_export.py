@@ -119,12 +119,50 @@ def test_a_file_that_is_there_is_left_alone(tmp_path):
     assert (tmp_path / "m.gguf").read_text() == "mine"
 
 
+def test_a_folder_of_its_name_is_in_the_way(tmp_path):
+    (tmp_path / "m.gguf").mkdir()
+    with pytest.raises(CheckpointError, match=r"m\.gguf is a folder") as found:
+        export_model(make(tmp_path / "run", BPE, **FITTING["llama"][0]), tmp_path / "m.gguf")
+    assert "remove it" in found.value.hint
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.gguf", "run"]
+
+
+@pytest.mark.parametrize("name", ["m", "m.gguf"])
+def test_a_file_where_a_folder_must_be_is_in_the_way(name, tmp_path):
+    (tmp_path / "notes").write_text("mine")
+    run = make(tmp_path / "run", BPE, **FITTING["llama"][0])
+    with pytest.raises(CheckpointError, match="a file is in the way") as found:
+        export_model(run, tmp_path / "notes" / name)
+    assert "room" not in found.value.hint
+
+
+def test_of_two_that_write_the_same_file_neither_touches_the_other(tmp_path, monkeypatch):
+    run = make(tmp_path / "run", BPE, **FITTING["llama"][0])
+    export_model(run, tmp_path / "alone" / "m.gguf")
+    out, write, inside = tmp_path / "m.gguf", gguf.GGUFWriter.write_tensor_data, []
+
+    def meanwhile(writer, tensor):
+        write(writer, tensor)
+        if not inside:
+            inside.append(writer)
+            export_model(run, out)  # the other begins and ends while this one is half done
+            out.rename(tmp_path / "other.gguf")
+
+    monkeypatch.setattr(gguf.GGUFWriter, "write_tensor_data", meanwhile)
+    export_model(run, out)
+    expected = (tmp_path / "alone" / "m.gguf").read_bytes()
+    assert out.read_bytes() == expected
+    assert (tmp_path / "other.gguf").read_bytes() == expected
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["alone", "m.gguf", "other.gguf", "run"]
+
+
 def test_a_disk_that_is_full_leaves_nothing_behind(tmp_path, monkeypatch):
     def full(writer, tensor):
         raise OSError(28, "No space left on device")
 
     run = make(tmp_path / "run", BPE, **FITTING["llama"][0])
     monkeypatch.setattr(gguf.GGUFWriter, "write_tensor_data", full)
-    with pytest.raises(CheckpointError, match="No space left"):
+    with pytest.raises(CheckpointError, match="No space left") as found:
         export_model(run, tmp_path / "m.gguf")
+    assert "make room" in found.value.hint
     assert [p.name for p in tmp_path.iterdir()] == ["run"]

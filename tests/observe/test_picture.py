@@ -127,6 +127,22 @@ def test_the_bars_are_ranked(seen):
     assert shown[0] == pytest.approx(values[0], abs=5e-4)
 
 
+def test_bars_of_any_head_have_one_scale_or_say_theirs(seen):
+    view, lengths = View(seen), {}
+    for head in view.heads():
+        sheet = looks_sheet(view, [head], "它")
+        told = [note for note in sheet.notes if "full bar" in note]
+        root = ElementTree.fromstring(svg(sheet))
+        first = next(r for r in root.findall(f"{SVG}rect") if r.find(f"{SVG}title") is not None)
+        value = float(first.find(f"{SVG}title").text.rpartition(": ")[2])
+        full = float(told[0].split()[-1].rstrip(".")) if told else 1.0
+        assert full / 10 < value <= full * 1.001
+        lengths[head] = float(first.get("width")) * full / value
+    assert max(lengths.values()) == pytest.approx(min(lengths.values()), rel=0.01)
+    times = looks_sheet(View(seen, ViewConfig(ratio=True)), [(2, 0)], "它").notes[-1]
+    assert times in ("A full bar is 10.", "A full bar is 100.")
+
+
 @pytest.mark.parametrize("option", ["log", "ratio", "hide_sink", "tokens"])
 @pytest.mark.parametrize("lang", ["zh", "en"])
 def test_the_title_says_what_was_done_to_the_numbers(seen, option, lang):

@@ -47,6 +47,17 @@ def all_kinds(tmp_path_factory):
     return root
 
 
+def test_reading_that_takes_long_is_told_once(all_kinds, monkeypatch, caplog):
+    caplog.set_level("INFO", "glasshead.serve")
+    patient = Library(all_kinds)
+    patient.list()
+    assert not caplog.records
+    monkeypatch.setattr("glasshead.serve.library.PATIENCE", -1.0)
+    found = Library(all_kinds).list()
+    [record] = caplog.records
+    assert (record.msg, record.about) == ("reading", {"models": len(found), "done": 0})
+
+
 def test_everything_is_listed_as_what_it_is(all_kinds):
     found = {entry.id: entry for entry in Library(all_kinds).list()}
     assert {name: entry.kind for name, entry in found.items()} == {

@@ -209,6 +209,14 @@ def test_tokens_and_names_that_are_html_are_shown_as_text(page, shelf):
     assert page.locator("img").count() == 0
 
 
+@pytest.mark.parametrize("model", ["reader", "translator", "writer"])
+def test_the_text_that_is_there_at_first_can_be_read(page, served, model):
+    page.goto(f"{served.url}/#view=atlas&lang=en&model={model}")
+    page.wait_for_function("() => document.querySelector('textarea')?.value")
+    page.get_by_role("button", name="Read").click()
+    page.wait_for_selector(READY)
+
+
 def test_a_text_is_read_in_the_page_in_both_languages_by_day_and_by_night(page, served, shot):
     page.set_viewport_size({"width": 1440, "height": 900})
     page.goto(f"{served.url}/#view=atlas&lang=zh&model=writer&layer=1")

@@ -202,7 +202,7 @@ def test_switches_change_what_is_shown(page, server, tmp_path):
     page.get_by_text("Log scale").click()  # the two exclude each other
     page.wait_for_function("() => !document.querySelector('.legend').innerText.includes('≥16')")
     assert not page.get_by_role("switch", name="× uniform").is_checked()
-    page.get_by_text("Hide first word").click()
+    page.get_by_text("Hide the sink").click()
     page.wait_for_function("() => location.hash.includes('nosink=1')")
     page.get_by_role("switch", name="Tokens").check()
     page.wait_for_function(f"() => document.querySelectorAll('{WORD}').length > 3")

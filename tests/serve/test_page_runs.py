@@ -61,6 +61,8 @@ def test_curves_lie_over_each_other_and_can_be_left_out(page, served, world_runs
     until(lambda: drawn(page) > 20)
     page.wait_for_selector(".run-settings table")
     page.wait_for_selector("text=它(→小猫)")  # of the reader's samples
+    assert page.get_by_text("Thick lines: validation").is_visible()
+    assert page.get_by_text("Coloured settings differ").is_visible()
     shot(page, "runs")
     page.get_by_label("Show reader", exact=True).uncheck()
     page.wait_for_selector(".run-chart li[data-id='reader']", state="detached")

@@ -131,6 +131,14 @@ def test_nothing_runs_out_of_a_narrow_screen(page, served, view):
         assert box.bounding_box()["height"] >= 36
 
 
+def test_the_chosen_tab_is_in_sight_on_a_narrow_screen(page, served):
+    page.set_viewport_size({"width": 390, "height": 844})
+    opened(page, served, "view=runs&lang=en")
+    tab = page.locator("#tab-runs").bounding_box()
+    assert 0 <= tab["x"]
+    assert tab["x"] + tab["width"] <= 390
+
+
 def test_script_in_names_texts_and_the_address_is_shown_as_text(page, server, tmp_path):
     name = "<img src=x onerror=window.evil=1>"
     byte_gpt(tmp_path / name)

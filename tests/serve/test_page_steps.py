@@ -1,10 +1,14 @@
 """Steps in a real browser: what the page computes is what the server computes."""
 
+from xml.etree import ElementTree
+
 import httpx
 import numpy as np
 import pytest
 
 from glasshead.text.tinyworld import World
+
+from .painting import painted
 
 TEXT = World.seed_story().text("zh")
 
@@ -40,6 +44,14 @@ def test_the_pages_weights_are_the_servers(page, served, model, layer, head, que
     np.testing.assert_allclose(column(page, 1), found["products"], rtol=1e-12)
     np.testing.assert_allclose(column(page, 4), found["weights"], atol=2e-6)
     assert page.inner_text(".verdicts p >> nth=0") == "These are exactly the model's own weights."
+
+
+def test_four_steps_are_numbered_and_the_mask_is_not(page, served):
+    page.goto(f"{served.url}/#view=runs&lang=en")  # Steps is mounted beside it, to be painted
+    svg = painted(page, "SvgPainter", "steps", "reader", ".steps-table")
+    texts = [one.text for one in ElementTree.fromstring(svg).iter() if one.tag.endswith("text")]
+    names = ["1", "Scores", "2", "Scaled", "Masked", "3", "Softmax", "4", "Weighted sum"]
+    assert [text for text in texts if text in {*names, "5"}] == names
 
 
 def test_without_the_root_the_softmax_is_that_of_the_bare_products(page, served, shot):

@@ -39,6 +39,13 @@ def test_both_meanings_are_one_click_apart(page, served, shot):
     page.wait_for_selector(".translation mark:text-is('es')")
 
 
+def test_lines_and_matrix_stand_side_by_side_where_there_is_room(page, served):
+    open_translate(page, served)
+    lines, matrix = (page.get_by_role("img").nth(n).bounding_box() for n in (0, 1))
+    assert abs(lines["y"] - matrix["y"]) < 20
+    assert lines["x"] + lines["width"] < matrix["x"]
+
+
 def test_another_story_brings_two_more_endings(page, served):
     open_translate(page, served)
     before = page.locator(".chip").all_inner_texts()

@@ -15,6 +15,7 @@ from glasshead.lab.claims.claim import Finding, Verdict, Words
 from glasshead.lab.claims.stats import Interval
 from glasshead.lab.ladder import climb, read_text, summaries
 from glasshead.lab.ladder_figure import as_json
+from glasshead.serve.library import Library
 from glasshead.serve.run_files import Sample, read_metrics, read_samples
 from glasshead.train.record import Journal, Recorder
 
@@ -48,6 +49,17 @@ def test_a_file_read_as_it_grows_is_the_file_read_at_once(tmp_path_factory, cuts
             if not more.more:
                 break
     assert found == lines_of(n)
+
+
+@pytest.mark.parametrize("n", [2, 7])
+def test_the_folder_is_walked_as_often_for_many_runs_as_for_few(server, tmp_path, monkeypatch, n):
+    walked, walk = [], Library._places
+    monkeypatch.setattr(Library, "_places", lambda self: walked.append(self) or walk(self))
+    for i in range(n):
+        (tmp_path / f"run-{i}").mkdir()
+        (tmp_path / f"run-{i}" / "config.json").write_text("{}")
+    assert len(get(server(tmp_path), "runs").json()["runs"]) == n
+    assert len(walked) == 2
 
 
 def test_a_run_that_was_cut_back_is_read_anew(tmp_path):

@@ -176,6 +176,26 @@ def test_a_computation_that_cannot_be_stopped_keeps_its_place_until_it_ends(star
     assert httpx.get(f"{live.url}/api/deaf").json() == 1
 
 
+def test_a_computation_that_the_end_of_the_server_cuts_off_is_told(start):
+    live, slow = start(running=1, waiting=1, grace=1)
+    with ThreadPoolExecutor() as pool:
+        asked = [pool.submit(ask, live, 1)]
+        until(lambda: slow.began)
+        asked.append(pool.submit(ask, live, 2))  # waits for its turn
+        until(lambda: counts(live) == (1, 1))
+        live.server.should_exit = True
+        for each in asked:
+            reply = each.result()
+            assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
+            assert reply.json() == {
+                "error": {"message": "the server is shutting down", "hint": "try again in a moment"}
+            }
+    until(lambda: slow.stopped)
+    assert slow.began == [1]
+    found = live.app.state.metrics.text()
+    assert 'route="/api/slow",method="GET",status="503"} 2' in found
+
+
 def test_a_mistake_found_while_computing_is_told(start):
     live, _ = start(running=1)
 

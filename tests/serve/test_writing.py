@@ -123,8 +123,9 @@ def test_who_leaves_stops_the_writing(served, run):
     ids = run.tokenizer.encode_ids(TEXT).tolist()
     body = {"model": "writer", "ids": ids, "max_tokens": 8000, "seed": 1}
     with httpx.stream("POST", f"{served.url}/api/write", json=body, timeout=60) as reply:
-        assert next(reply.iter_lines()) == "event: token"
-        until(lambda: served.app.state.engine.running == 1)
+        lines = reply.iter_lines()  # letting go of it closes the connection
+        assert next(lines) == "event: token"
+        assert served.app.state.engine.running == 1
     until(lambda: served.app.state.engine.running == 0)
 
 

@@ -1,5 +1,6 @@
 """Muon, AdamW, and the two as one."""
 
+import math
 import subprocess
 import sys
 
@@ -8,9 +9,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from glasshead.errors import CheckpointError
-from glasshead.train.optim import OPTIMIZERS, Muon, Optimizers, hidden_matrices, orthogonal
+from glasshead.train.optim import (
+    OPTIMIZERS,
+    POLYNOMIAL,
+    Muon,
+    Optimizers,
+    hidden_matrices,
+    orthogonal,
+)
 from tests.train.cases import new_model, settings
 
 GOOD, BAD = torch.tensor(False), torch.tensor(True)
@@ -41,6 +50,27 @@ def test_orthogonal_matrices_keep_directions_and_lose_sizes(rows, columns, n, se
     assert ((sizes > 0.5) & (sizes < 1.3))[large].all()
     off = inside - torch.diag_embed(sizes)
     assert off.abs().max() < 1e-3
+
+
+@pytest.mark.parametrize(("rows", "times"), [(1, 3), (7, 2), (31, 5), (127, 4)])
+@pytest.mark.parametrize("weakest", [0.0, 3.0, 6.0, math.inf])
+@pytest.mark.parametrize("tall", [True, False])
+def test_wide_matrices_go_a_shorter_way_to_the_same(rows, times, weakest, tall):
+    """Also where some directions are a million times weaker than others, or there is but one."""
+    a, b, c = POLYNOMIAL
+    noise = torch.randn(3, rows, rows * times, generator=torch.Generator().manual_seed(rows))
+    u, _, vh = torch.linalg.svd(noise.double(), full_matrices=False)
+    sizes = 10 ** -(weakest * torch.linspace(0, 1, rows, dtype=torch.float64))
+    sizes[0] = 1.0  # inf * 0 is no number
+    x = u * sizes @ vh
+    expected = x / x.norm(dim=(1, 2), keepdim=True)
+    for _ in range(5):
+        square = expected @ expected.mT
+        expected = a * expected + (b * square + c * square @ square) @ expected
+    with FlopCounterMode(display=False) as counter:
+        found = orthogonal((x.mT if tall else x).float())
+    assert ((found.mT if tall else found) - expected).abs().max() < 2e-3
+    assert counter.get_total_flops() == 3 * (4 * times + 34) * rows**3
 
 
 def test_muon_does_what_torchs_muon_does():

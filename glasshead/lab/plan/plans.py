@@ -17,6 +17,7 @@ from glasshead.train.optim import OPTIMIZERS
 __all__ = ["Plan", "Wanted", "as_json", "make_plan", "what_fits"]
 
 BYTES = {"bf16": 2, "float32": 4}
+DEEPEST = 10_000  # layers: operations are listed one by one
 ALONE = Layout()
 
 
@@ -42,6 +43,11 @@ class Wanted:
         for name in ("accumulate", "texts"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} ({getattr(self, name)}) must be at least 1", hint="1")
+        if not 1 <= self.config.n_layers <= DEEPEST:
+            raise ConfigError(
+                f"n_layers ({self.config.n_layers}) must be from 1 to {DEEPEST:,} for a plan",
+                hint="GPT-2 has 12, the largest models about a hundred: --n-layers 12",
+            )
 
     @property
     def itemsize(self) -> int:
@@ -73,18 +79,7 @@ def make_plan(wanted: Wanted, counts: Counts | None = None, rates: Rates | None 
         w,
         counts,
         device,
-        plan_training(
-            w.config,
-            counts,
-            device,
-            w.layout,
-            batch_size=w.batch_size,
-            accumulate=w.accumulate,
-            optimizer=w.optimizer,
-            itemsize=w.itemsize,
-            compiled=w.is_compiled,
-            rates=rates,
-        ),
+        _training(w, counts, device, rates),
         plan_generating(
             w.config,
             counts,
@@ -98,11 +93,28 @@ def make_plan(wanted: Wanted, counts: Counts | None = None, rates: Rates | None 
     )
 
 
+def _training(
+    w: Wanted, counts: Counts, device: Device, rates: Rates | None = None
+) -> TrainingPlan:
+    return plan_training(
+        w.config,
+        counts,
+        device,
+        w.layout,
+        batch_size=w.batch_size,
+        accumulate=w.accumulate,
+        optimizer=w.optimizer,
+        itemsize=w.itemsize,
+        compiled=w.is_compiled,
+        rates=rates,
+    )
+
+
 def what_fits(plan: Plan) -> Wanted | None:
     """A change with which training fits: shards, then smaller batches, then more GPUs."""
     for wanted in _changes(plan.wanted):
         try:
-            if plan.fits(make_plan(wanted, plan.counts).training.memory.peak):
+            if plan.fits(_training(wanted, plan.counts, plan.device).memory.peak):
                 return wanted
         except ConfigError:  # what does not divide
             continue

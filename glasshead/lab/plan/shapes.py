@@ -1,6 +1,6 @@
 """Which model is meant: a preset, a model that everybody knows, or a run."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -92,35 +92,36 @@ class Counts:
 
 
 def count(config: GPTConfig) -> Counts:
-    """Exactly, from the model itself, built without any numbers in it.
+    """Exactly, from the model itself, built without any numbers in it and with one block for all.
 
     >>> count(find_shape("gpt2", {})).total
     124439808
     """
     try:
         with torch.device("meta"):
-            model = GPT(config)
-    except (RuntimeError, OverflowError) as error:  # more than torch can count
+            model = GPT(replace(config, n_layers=min(config.n_layers, 1)))
+    except (RuntimeError, OverflowError, TypeError) as error:  # more than torch can count
         raise ConfigError(
-            f"a model of width {config.d_model:,} and {config.n_layers:,} layers is beyond torch",
+            f"a model of width {config.d_model:,} and {config.vocab_size:,} tokens is beyond torch",
             hint="make it smaller",
         ) from error
-    params = list(model.parameters())
     hidden = hidden_matrices(model)
+    block = list(model.blocks.parameters())
+    params = [*model.parameters(), *block * (config.n_layers - 1)]
 
     def size(module: torch.nn.Module) -> int:
         return sum(p.numel() for p in module.parameters())
 
-    in_hidden = sum(p.numel() for p in hidden)
+    in_hidden = config.n_layers * sum(p.numel() for p in hidden)
     return Counts(
         total=sum(p.numel() for p in params),
         embedding=size(model.embedding),
         positions=size(model.positions),
-        blocks=size(model.blocks),
+        blocks=config.n_layers * size(model.blocks),
         head=0 if config.tied else size(model.head),
         linear=in_hidden + model.head.weight.numel(),
         hidden=in_hidden,
         vectors=sum(p.numel() for p in params if p.dim() < 2),
         tensors=len(params),
-        hidden_tensors=len(hidden),
+        hidden_tensors=config.n_layers * len(hidden),
     )

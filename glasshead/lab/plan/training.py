@@ -71,7 +71,7 @@ def plan_training(
     ops = _balanced(operations(s), config, layout.context)
     forward, backward = seconds_by_kind(ops, s, rates), seconds_by_kind(ops, s, rates, back=True)
     seconds = {name: accumulate * (forward[name] + backward[name]) for name in forward}
-    update, calls = update_seconds(config, counts, layout, optimizer, rates)
+    update, calls = update_seconds(config, counts, layout, optimizer, rates, not s.cuda)
     calls += accumulate * sum(op.host_calls() + op.host_calls(back=True) for op in ops)
     busy = sum(seconds.values()) + update
     seconds["host"] = waited_for_python(s, rates, calls, busy)
@@ -92,7 +92,9 @@ def plan_training(
         tokens=batch_size * accumulate * config.max_len,
         flops=flops,
         optimizer_flops=(
-            muon_flops(config, layout.shards) / layout.tensor if optimizer == "muon" else 0.0
+            muon_flops(config, layout.shards, not s.cuda) / layout.tensor
+            if optimizer == "muon"
+            else 0.0
         ),
         memory=training_memory(s, counts, layout, ops, optimizer, accumulate),
         seconds=seconds,

@@ -7,10 +7,10 @@ from glasshead.lab.plan.layout import Layout
 from glasshead.lab.plan.shapes import Counts
 from glasshead.model.gpt import GPTConfig
 from glasshead.model.layers import ff_width
+from glasshead.train.optim import STEPS, WIDE
 
 __all__ = ["matrices", "most_matrices", "muon_flops", "update_seconds"]
 
-ROUNDS = 5  # of Newton and Schulz
 CLIP, ADAMW, MUON = 12, 28, 80  # bytes read and written for a parameter
 # Calls of torch, or what takes Python as long: to clip, to update and to forget gradients it goes
 # through all tensors; Muon looks ahead for each of its matrices.
@@ -18,7 +18,7 @@ CALLS, CALLS_A_TENSOR, CALLS_OF_MUON, CALLS_A_MATRIX = 30, 1.5, 100, 8
 
 
 def update_seconds(
-    config: GPTConfig, counts: Counts, layout: Layout, optimizer: str, rates: Rates
+    config: GPTConfig, counts: Counts, layout: Layout, optimizer: str, rates: Rates, on_cpu: bool
 ) -> tuple[float, float]:
     """How long a GPU is busy with it, and the calls of torch that it takes."""
     local = counts.on_each(layout.tensor) / layout.shards
@@ -26,13 +26,15 @@ def update_seconds(
     if optimizer == "muon":
         hidden = counts.hidden / layout.tensor / layout.shards
         moved += (MUON - ADAMW) * hidden
-        work = muon_flops(config, layout.shards) / layout.tensor  # all wait for whoever has most
+        work = muon_flops(config, layout.shards, on_cpu) / layout.tensor  # who has most
         calls += CALLS_OF_MUON + CALLS_A_MATRIX * counts.hidden_tensors
     return moved / rates.stream + work / rates.matmul, calls
 
 
-def muon_flops(config: GPTConfig, shards: int = 1) -> float:
+def muon_flops(config: GPTConfig, shards: int = 1, on_cpu: bool = False) -> float:
     """Newton-Schulz on each matrix: two products of (r, c) with (c, r) and one of (r, r).
+
+    On a CPU, wide matrices take (r, c) once before and once after, and all else is of (r, r).
 
     >>> from glasshead.lab.plan.shapes import find_shape
     >>> [round(muon_flops(find_shape("gpt2", {}), shards) / 1e9) for shards in (1, 4)]
@@ -41,7 +43,11 @@ def muon_flops(config: GPTConfig, shards: int = 1) -> float:
     total = 0.0
     for shape, n in most_matrices(config, shards).items():
         rows, columns = min(shape), max(shape)
-        total += n * ROUNDS * (4.0 * rows * rows * columns + 2.0 * rows**3)
+        products, rounds = 4.0 * rows * rows * columns, STEPS * 2.0 * rows**3
+        if on_cpu and columns >= WIDE * rows:
+            total += n * (products + rounds + (STEPS - 1) * 6.0 * rows**3)
+        else:
+            total += n * (STEPS * products + rounds)
     return total
 
 

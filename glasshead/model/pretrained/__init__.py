@@ -27,8 +27,10 @@ FAMILIES: dict[str, Family[Any]] = {
 
 # What gives a model that can be exported, for each kind that can.
 _FITTING = {
-    "gpt": "train one that fits: glasshead train TEXT --preset llama",
-    "transformer": "train one that fits: glasshead train --pairs SRC TGT --preset marian",
+    "gpt": "train with these settings changed, or: glasshead train TEXT --preset llama",
+    "transformer": (
+        "train with these settings changed, or: glasshead train --pairs SRC TGT --preset marian"
+    ),
     "encoder": "one that was imported from a BERT fits",
 }
 

@@ -188,9 +188,11 @@ def unlike(config: object, **needed: Any) -> list[str]:
 
 
 def refused(obstacles: Mapping[str, list[str]], hint: str) -> ConfigError:
-    """That no family can hold a config, and which comes nearest."""
-    nearest = min(obstacles, key=lambda name: len(obstacles[name]))
-    return ConfigError(
-        f"no family can hold this model; in the way of {nearest}: {', '.join(obstacles[nearest])}",
-        hint=hint,
-    )
+    """That no family can hold a config, and what stands in the way of those that come nearest."""
+    fewest = min(len(found) for found in obstacles.values())
+    nearest = [
+        f"of {name}: {', '.join(found)}"
+        for name, found in obstacles.items()
+        if len(found) == fewest
+    ]
+    return ConfigError(f"no family can hold this model; in the way {'; '.join(nearest)}", hint=hint)

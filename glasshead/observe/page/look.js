@@ -229,10 +229,11 @@ function drawBars(section, map) {
   const bars = make("div", section, "", "bars");
   const order = [...map.values.keys()].filter((n) => map.values[n] > 0);
   order.sort((a, b) => map.values[b] - map.values[a] || a - b);
-  const most = map.values[order[0]] ?? 1;
+  // As full_bar of colours.py: a power of ten, so that pages can be compared.
+  const full = order.length ? 10 ** Math.ceil(Math.log10(map.values[order[0]]) - 1e-4) : 1;
   for (const n of order.slice(0, 40)) {
     make("span", bars, map.colNames[n], "name");
-    make("i", bars).style.width = `${(100 * map.values[n]) / most}%`;
+    make("i", bars).style.width = `${(100 * map.values[n]) / full}%`;
     make("span", bars, exact(map.values[n]), "value");
   }
 }

@@ -136,6 +136,9 @@ function drawHeader() {
       h("span", { id: "actions" }, mounted && saveMenu(() => ({ ...mounted, entry: view === runs ? null : entry, about }))),
     ),
   );
+  // On a phone not all tabs fit: the chosen one is in sight.
+  const tab = document.getElementById(`tab-${view.id}`), row = tab.parentNode;
+  row.scrollLeft = tab.offsetLeft - row.offsetLeft - (row.clientWidth - tab.offsetWidth) / 2;
   if (focused) document.getElementById(focused)?.focus();
 }
 

@@ -88,8 +88,8 @@ class Atlas {
     if (text) return;
     try {
       const { examples } = await this.api.get(`/api/look/examples?${new URLSearchParams({ model: this.entry.id })}`, { signal: this.control.signal });
-      const said = (examples ?? []).map((one) => (typeof one === "string" ? one : one.text)).filter(Boolean);
-      if (!field.value && said.length) field.value = said.slice(0, 12).join(" ");
+      // One of them: the model may have no token for what would join two, and no room for both.
+      if (!field.value && examples.length) field.value = examples[0].text;
     } catch {
       // then the field stays empty
     }

@@ -52,13 +52,14 @@ function mount(root, { kept }) {
   const about = h("div", { class: "run-detail" });
   const below = h("div", { class: "run-lab" });
   const drawn = h("div", { class: "run-chart" }, canvas, said);
+  const legend = h("p", { class: "quiet small", hidden: true }, t("runs.lines"));
   fill(
     root,
     h(
       "div",
       { class: "runs-top" },
       h("div", { class: "card run-side" }, h("header", {}, h("h2", {}, t("runs.list"))), list),
-      h("div", { class: "card" }, h("header", {}, h("h2", {}, t("runs.curves")), which, log), drawn),
+      h("div", { class: "card" }, h("header", {}, h("h2", {}, t("runs.curves")), which, log), drawn, legend),
     ),
     about,
     below,
@@ -226,6 +227,7 @@ function mount(root, { kept }) {
   function draw() {
     if (gone || !found || !drawn.clientWidth) return;
     place = paint(new CanvasPainter(canvas), drawn.clientWidth, HEIGHT);
+    legend.hidden = new Set(series().map((line) => line.name)).size < 2;
     fill(
       said,
       h("ul", {}, chosen().map((id) => {

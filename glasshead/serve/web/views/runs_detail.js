@@ -49,11 +49,13 @@ export function detail(root) {
   function drawSettings(card, run, curve, others) {
     const own = settings.get(run.id);
     const beside = others.map((id) => settings.get(id)).filter((one) => !one.error);
+    const parts = own.error ? [] : ["model", "train", "data"].map((part) => table(part, own, beside));
     fill(
       card,
       h("header", {}, h("h2", {}, t("runs.settings")), h("span", { class: "quiet small run-of" }, t("runs.of", { name: run.id }))),
       curve?.damaged ? h("p", { class: "problem small" }, t("runs.damaged", { n: curve.damaged })) : null,
-      own.error ? problem(own.error, t) : h("div", { class: "run-parts" }, ["model", "train", "data"].map((part) => table(part, own, beside))),
+      parts.some((one) => one?.querySelector(".differs")) ? h("p", { class: "small run-differ" }, t("runs.differ")) : null,
+      own.error ? problem(own.error, t) : h("div", { class: "run-parts" }, parts),
     );
   }
 

@@ -1,4 +1,4 @@
-// The four steps: how they are computed in the browser, and how they are drawn.
+// The four steps and the mask: how they are computed in the browser, and how they are drawn.
 
 import { colours, palette, Scale } from "../scale.js";
 import { percent, t } from "../words.js";
@@ -31,9 +31,9 @@ const ROW = 27;
 const TOP = 112;
 
 export function placed(found, width) {
-  const wide = Math.max(width, 780);
+  const wide = Math.max(width, 960);
   const gap = 22;
-  const shares = [0.09, 0.14, 0.15, 0.15, 0.13, 0.19, 0.15];
+  const shares = [0.09, 0.13, 0.15, 0.15, 0.11, 0.18, 0.19];
   const room = wide - gap * (shares.length - 1) - 4;
   let x = 0;
   const columns = shares.map((share) => {
@@ -58,7 +58,12 @@ export function paintSteps(painter, place, { found, now, model, options, hover =
   const ofKeys = most(found.k);
   const ofValues = found.v ? most(found.v) : 1;
   const highest = (values) => Math.max(1e-9, ...values.filter(Number.isFinite).map(Math.abs));
-  const size = { products: highest(found.products), scaled: highest(now.scaled), weights: highest(now.weights.concat(model.weights)) };
+  const scores = highest(found.products.concat(now.scaled)); // one scale for both: what scaling does is seen
+  const size = { products: scores, scaled: scores, weights: highest(now.weights.concat(model.weights)) };
+  // Each head has its own: what its bars reach to is written above them.
+  const end = { size: 11, baseline: "middle", fill: paint.quiet, mono: true };
+  painter.text(weights.x, y0 + TOP - 22, "0", end);
+  painter.text(weights.x + weights.w - SHARE, y0 + TOP - 22, percent(size.weights), { ...end, align: "right" });
   found.keys.forEach((key, i) => {
     const top = y(i);
     const mid = top + ROW / 2;
@@ -93,11 +98,15 @@ function heads(painter, columns, found, options, y0, paint) {
     options.temperature === 1 ? t("steps.formula.weights") : t("steps.formula.heat", { t: options.temperature.toFixed(2) }),
     t("steps.formula.v"),
   ];
+  let number = 0;
   columns.forEach((column, i) => {
     const { x } = column;
-    painter.rect(x, y0 + 12, 22, 22, { fill: paint.ink, radius: 11 });
-    painter.text(x + 11, y0 + 23.5, String(i + 1), { size: 12, align: "center", baseline: "middle", fill: paint.panel, weight: 700 });
-    painter.text(x + 30, y0 + 23.5, t(`steps.col.${names[i]}`), { size: 15, baseline: "middle", fill: paint.ink, weight: 600, max: column.w - 30 });
+    const indent = names[i] === "masked" ? 0 : 30; // the mask is no step of its own
+    if (indent) {
+      painter.rect(x, y0 + 12, 22, 22, { fill: paint.ink, radius: 11 });
+      painter.text(x + 11, y0 + 23.5, String(++number), { size: 12, align: "center", baseline: "middle", fill: paint.panel, weight: 700 });
+    }
+    painter.text(x + indent, y0 + 23.5, t(`steps.col.${names[i]}`), { size: 15, baseline: "middle", fill: paint.ink, weight: 600, max: column.w - indent });
     painter.text(x, y0 + 58, formulas[i], { size: 13, baseline: "middle", fill: paint.quiet, mono: true, max: column.w });
   });
 }
@@ -124,8 +133,10 @@ function signed(painter, column, mid, value, high, paint, alpha) {
   painter.text(column.x + column.w, mid, value.toFixed(2), { size: 13, align: "right", baseline: "middle", mono: true, fill: paint.ink, alpha });
 }
 
+const SHARE = 56; // for the number
+
 function share(painter, column, mid, value, before, high, paint) {
-  const room = column.w - 56;
+  const room = column.w - SHARE;
   painter.rect(column.x, mid - 7, Math.max(0.5, (room * value) / high), 14, { fill: paint.data, radius: 3 });
   if (before !== null) {
     const x = column.x + (room * before) / high;

@@ -22,7 +22,7 @@ add({
     "steps.col.scaled": "Scaled",
     "steps.col.masked": "Masked",
     "steps.col.weights": "Softmax",
-    "steps.col.v": "Values",
+    "steps.col.v": "Weighted sum",
     "steps.formula.products": "q · k",
     "steps.formula.scaled": "÷ √{d}",
     "steps.formula.biased": "÷ √{d} + bias",
