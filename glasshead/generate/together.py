@@ -32,8 +32,9 @@ from glasshead.model.gpt import GPT
 
 __all__ = ["New", "Together"]
 
-# Ids of prompts that are read in a step: about as long as the step takes anyway.
+# Ids of prompts that are read in a step: on a CPU, as many as take a tenth of a second or so.
 CHUNK = {"cpu": 64, "cuda": 1024}
+MOST, WORK = 512, 1 << 32  # ids; products of two numbers
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,7 @@ class Together:
         self.model = model
         self._modules = list(model.modules())
         self._device = model.embedding.weight.device
-        chunk = CHUNK.get(self._device.type, 256) if chunk is None else chunk
-        self._prompts = Prompts(model, chunk)
+        self._prompts = Prompts(model, _chunk(model) if chunk is None else chunk)
         self._slots = Slots(self._device)
         self._lean = LeanStep(model) if lean_serves(model) else None
         self._rows: list[Text] = []  # those whose prompts have been read, as the slots have them
@@ -196,6 +196,15 @@ class Together:
         if text.seen is not None:
             text.seen[new.id] = True
         return new if text.left else replace(new, finish="length")
+
+
+def _chunk(model: GPT) -> int:
+    device = model.embedding.weight.device
+    least = CHUNK.get(device.type, 256)
+    if device.type != "cpu":
+        return least
+    size = sum(p.numel() for p in (*model.parameters(), *model.buffers()))
+    return max(least, min(MOST, WORK // size))
 
 
 def _sampled(some: list[tuple[Text, Tensor]]) -> list[New]:
