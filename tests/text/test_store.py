@@ -365,7 +365,7 @@ def test_memory_stays_bounded(tmp_path):
 
 def test_nothing_to_read_is_an_error(tmp_path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="0 files found"):
+    with pytest.raises(InputError, match="no files found"):
         token_store([tmp_path / "empty"], BPE, tmp_path / "cache")
     with pytest.raises(ConfigError, match="vocab_size"):
         BPETokenizer.train("x", 3)
