@@ -6,7 +6,8 @@ for every token, so here it is walked once.
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -26,7 +27,6 @@ from glasshead.attention.position import (
 )
 from glasshead.generate.decode import Decoder
 from glasshead.generate.int8 import Int8Linear
-from glasshead.generate.sampling import PLAIN, SamplingConfig
 from glasshead.model.gpt import GPT
 from glasshead.model.layers import Activated, Block, FeedForward, GatedFeedForward, Sublayer
 
@@ -117,17 +117,9 @@ class LeanStep:
 class LeanDecoder(Decoder):
     """Gives what `Decoder` gives, sooner; prompts go the usual way."""
 
-    def __init__(
-        self,
-        model: GPT,
-        prompts: Sequence[Sequence[int]],
-        config: SamplingConfig = PLAIN,
-        *,
-        stop_ids: Collection[int] = (),
-        seed: int = 0,
-    ) -> None:
-        super().__init__(model, prompts, config, stop_ids=stop_ids, seed=seed)
-        self._lean = LeanStep(model)
+    @cached_property
+    def _lean(self) -> LeanStep:
+        return LeanStep(self.model)
 
     def _run(self, ids: list[list[int]], caches: list[Cache] | None) -> Tensor:
         if caches is None or len(ids[0]) > 1 or self._lean.touched:
