@@ -114,7 +114,7 @@ def beside_cudnn(settings: Settings, heads: int, width: int) -> list[Row]:
     }
     ms = {
         name: 1e3 * taken
-        for name, taken in take_turns(runs, settings.repeats, settings.device).items()
+        for name, taken in take_turns(runs, settings.repeats, settings.device, in_a_row=4).items()
     }
     what = f"{heads} heads of {width}, T = {T:,}, bf16: all statistics"
     return [

@@ -34,14 +34,20 @@ def clock(run: Run, device: str) -> float:
     return time.perf_counter() - start
 
 
-def take_turns(runs: Mapping[str, Run], repeats: int, device: str) -> dict[str, float]:
-    """The median seconds of each. All take turns, so that a slow minute hits all alike."""
+def take_turns(
+    runs: Mapping[str, Run], repeats: int, device: str, in_a_row: int = 1
+) -> dict[str, float]:
+    """The median seconds of each. All take turns, so that a slow minute hits all alike.
+
+    With more than one call `in_a_row` the first of a turn does not count: how fast a GPU's clock
+    goes then depends on what it did before.
+    """
     times: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(repeats + 1):
         for name, run in runs.items():
-            seconds = clock(run, device)
+            seconds = [clock(run, device) for _ in range(in_a_row)]
             if turn:  # the first turn warms up
-                times[name].append(seconds)
+                times[name] += seconds[-max(1, in_a_row - 1) :]
     return {name: statistics.median(found) for name, found in times.items()}
 
 

@@ -39,12 +39,14 @@ def reach(
         keys,
         _place(row_group, (i - w).clamp(min=-T), span),
         _place(row_group, (i if mask.causal else i + w).clamp(max=S), span),
+        in_a_row=groups is None and keys is None,
     )
     lookers = _count(
         _place(row_group, i, span),
         queries,
         _place(key_group, (j if mask.causal else j - w).clamp(min=-T), span),
         _place(key_group, (j + w).clamp(max=S), span),
+        in_a_row=groups is None and queries is None,
     )
     if queries is not None:
         sizes = sizes * queries
@@ -58,8 +60,13 @@ def _place(group: Tensor | int, position: Tensor, span: int) -> Tensor:
     return torch.atleast_2d(group * 2 * span + position + span)
 
 
-def _count(places: Tensor, real: Tensor | None, low: Tensor, high: Tensor) -> Tensor:
+def _count(
+    places: Tensor, real: Tensor | None, low: Tensor, high: Tensor, *, in_a_row: bool
+) -> Tensor:
     """How many real places lie from low to high, for each pair; row by row of the batch."""
+    if in_a_row and places.shape[1]:
+        first, last = places[:, :1], places[:, -1:]
+        return (torch.minimum(high, last) - torch.maximum(low, first) + 1).clamp(min=0)
     B = max(x.shape[0] for x in (places, low) + (() if real is None else (real,)))
     if real is not None:
         places = places.masked_fill(~real, torch.iinfo(torch.int64).max)
@@ -133,11 +140,11 @@ def earlier_keys(ids: Tensor, mask: Mask, T: int, S: int) -> Tensor:
         kinds = kinds.masked_fill(~mask.keys, -1)
     order = kinds.sort(dim=-1, stable=True)
     same = (order.values[:, 1:] == order.values[:, :-1]) & (order.values[:, 1:] >= 0)
-    latest = torch.full_like(kinds, -1)
-    latest.scatter_(1, order.indices[:, 1:], order.indices[:, :-1].where(same, -1))
-    # A step back from nowhere (-1, the last entry) stays nowhere.
-    steps = torch.cat([latest, latest.new_full((len(latest), 1), -1)], 1)
-    found = [latest[:, S - T :]]
+    # Nowhere is S, and a step back from there stays there.
+    latest = kinds.new_full((len(kinds), S + 1), S)
+    latest.scatter_(1, order.indices[:, 1:], order.indices[:, :-1].where(same, S))
+    found = [latest[:, S - T : S]]
     for _ in range(COPIES - 1):
-        found.append(steps.gather(1, found[-1] % (S + 1)))
-    return torch.stack(found, -1)
+        found.append(latest.gather(1, found[-1]))
+    copies = torch.stack(found, -1)
+    return copies.masked_fill_(copies == S, -1)

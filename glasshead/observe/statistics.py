@@ -29,7 +29,7 @@ from glasshead.errors import BackendError, ConfigError, ShapeError, did_you_mean
 from glasshead.observe.kernel import sums as sums_by_triton
 from glasshead.observe.kernel import why_not
 from glasshead.observe.reach import reach
-from glasshead.observe.sweep import Sums, Sweep, lag_starts
+from glasshead.observe.sweep import Sums, Sweep
 from glasshead.observe.tiled import sums as sums_by_tiles
 
 __all__ = ["HeadStatistics", "cell_side", "observe"]
@@ -171,7 +171,6 @@ def observe(
         ids=ids,
         top_k=min(top_k, max(S, 1)),
         cell=(cell_side(T, overview), cell_side(S, overview)),
-        starts=lag_starts(T, S, mask.causal, q.device),
         deterministic=deterministic,
     )
     name = _pick(engine, sweep)

@@ -30,10 +30,14 @@ class Sweep:
     ids: Tensor | None  # (B, S) tokens at the keys' positions
     top_k: int
     cell: tuple[int, int]  # rows and columns of a cell of the overview
-    starts: Tensor  # (n,) where the buckets of lags start
     deterministic: bool
 
     # Found when they are asked for: a GPU is then long busy with the weights.
+
+    @cached_property
+    def starts(self) -> Tensor:
+        """(n,) where the buckets of lags start."""
+        return lag_starts(self.q.shape[2], self.k.shape[2], self.mask.causal, self.q.device)
 
     @cached_property
     def first(self) -> Tensor:
@@ -92,13 +96,16 @@ def lag_starts(T: int, S: int, causal: bool, device: torch.device) -> Tensor:
     >>> lag_starts(1, 400, False, torch.device("cpu"))[[0, -3, -2, -1]]
     tensor([  0, 127, 128, 256])
     """
-    back = [*range(min(EXACT, max(S, 1))), *_powers(EXACT, S - 1)]
+    # Made where it is wanted: a list would have to be carried there, and waited for.
+    behind, before = len(_powers(EXACT, S - 1)), len(_powers(EXACT, T - 1))
+    edges = EXACT << torch.arange(max(behind, before), device=device)
+    back = torch.cat([torch.arange(min(EXACT, max(S, 1)), device=device), edges[:behind]])
     if causal or T <= 1:
-        return torch.tensor(back, device=device)
+        return back
     # The bucket of lags -255 to -128 starts at -255, and so on; the last is cut at 1 - T.
-    ahead = [-lag for lag in range(1, min(EXACT, T))]
-    ahead += [max(1 - 2 * edge, 1 - T) for edge in _powers(EXACT, T - 1)]
-    return torch.tensor([*reversed(ahead), *back], device=device)
+    far = (1 - 2 * edges[:before]).clamp(min=1 - T)
+    near = -torch.arange(1, min(EXACT, T), device=device)
+    return torch.cat([far.flip(0), near.flip(0), back])
 
 
 def _powers(start: int, last: int) -> list[int]:

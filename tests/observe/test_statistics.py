@@ -195,10 +195,7 @@ def test_the_engine_is_chosen_by_reasons(monkeypatch):
     q, k, _ = layer(14)
 
     def why_not(q=q, k=k, mask=EVERYTHING, scoring=PLAIN, top_k=8):
-        starts = torch.zeros(1)
-        return kernel.why_not(
-            Sweep(q, k, mask, scoring, None, None, None, top_k, (1, 1), starts, False)
-        )
+        return kernel.why_not(Sweep(q, k, mask, scoring, None, None, None, top_k, (1, 1), False))
 
     assert why_not() is None
     assert "float64" in why_not(q.double(), k.double())

@@ -57,6 +57,14 @@ def packed_causal(device: str) -> None:
           top_k=5)  # fmt: skip
 
 
+def packed_lists(device: str) -> None:
+    """As many strongest keys as fit and as few as can be; rows whose keys are nearly all equal."""
+    mask = Mask(causal=True)
+    check(device, 257, 257 + 128, mask, dtype=torch.float16, overview=4, top_k=1)
+    check(device, 131, 131 + 256, mask, dtype=torch.float16, overview=4, top_k=19)
+    check(device, 131, 131 + 256, mask, Scoring(scale=0.01), dtype=torch.float16, overview=4)
+
+
 def packed_both_ways(device: str) -> None:
     keys = torch.arange(131) < torch.tensor([[131], [90]])
     check(device, 67, 131, Mask(keys=keys.to(device)), dtype=torch.float16, B=2, H=2, overview=4,
@@ -108,8 +116,8 @@ def the_same_bits_twice(device: str) -> None:
 CASES: dict[str, Callable[[str], None]] = {
     case.__name__: case
     for case in (
-        both_ways_grouped, causal_across_blocks, causal_half, packed_causal, packed_both_ways,
-        packed_every_rule, packed_empty_rows, windows, every_rule, empty_rows,
+        both_ways_grouped, causal_across_blocks, causal_half, packed_causal, packed_lists,
+        packed_both_ways, packed_every_rule, packed_empty_rows, windows, every_rule, empty_rows,
         the_same_bits_twice,
     )
 }  # fmt: skip

@@ -1,100 +1,35 @@
 # mypy: ignore-errors
 """The sweep where queries have 16 bits: half the work, and no thread waits for another.
 
-Each program takes PARTS x BM queries of one head and walks over groups of BN keys. What is summed
-per row is float32. Sums of columns, largest weights and places within a group are kept as pairs
-of float16 in one word, which an instruction handles at once and a shuffle moves at once. Weights
-carry a factor 2^shift (10): 1 becomes 1024, 32 of which still fit a float16, and weights down to
-6e-8 keep all its digits.
+Each program takes two parts of BM queries of one head and walks over groups of BN keys. What is
+summed per row is float32. Sums of columns, largest weights and places within a group are kept as
+pairs of float16 (`halves.py`). Weights carry a factor 2^shift (10): 1 becomes 1024, 32 of which
+still fit a float16, and weights down to 6e-8 keep all its digits.
 
-A warp owns 16 rows (BM is 16 x WARPS), so nothing below is summed across warps: each adds its part
-to `received` and to the cells. That is where the time went: with sums across warps the sweep takes
-twice as long.
+A warp owns 16 rows of each part (BM is 16 x WARPS), so nothing below is summed across warps: each
+adds its own to `received` and to the cells, as `assembly.py` says.
 """
-
-import os
 
 import triton
 import triton.language as tl
 
+from glasshead.observe.programs.assembly import adding
+from glasshead.observe.programs.halves import (
+    ASSEMBLY,
+    add_pairs,
+    high,
+    largest,
+    low,
+    max_pairs,
+    most_pairs,
+    multiply_pairs,
+    pair,
+    sum_pairs,
+    word,
+)
 from glasshead.observe.programs.scores import HIDDEN, allowed, bend, load_rows, spans
 
-# The interpreter knows no assembly, and reduces by its own sums and maxima only.
-ASSEMBLY = tl.constexpr(os.environ.get("TRITON_INTERPRET") != "1")
-
-
-@triton.jit
-def low(pair):
-    return (pair & 0xFFFF).to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
-
-
-@triton.jit
-def high(pair):
-    return (pair >> 16).to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
-
-
-@triton.jit
-def word(a, b):
-    """Two float16 as one int32, `a` in the low half."""
-    a = a.to(tl.float16).to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF
-    b = b.to(tl.float16).to(tl.int16, bitcast=True).to(tl.int32)
-    return a | (b << 16)
-
-
-@triton.jit
-def pair(a, b):
-    if ASSEMBLY:
-        return tl.inline_asm_elementwise(
-            "cvt.rn.f16x2.f32 $0, $2, $1;", "=r,f,f", [a, b], dtype=tl.int32, is_pure=True, pack=1
-        )
-    return word(a, b)
-
-
-@triton.jit
-def add_pairs(a, b):
-    if ASSEMBLY:
-        return tl.inline_asm_elementwise(
-            "add.f16x2 $0, $1, $2;", "=r,r,r", [a, b], dtype=tl.int32, is_pure=True, pack=1
-        )
-    return word(low(a) + low(b), high(a) + high(b))
-
-
-@triton.jit
-def multiply_pairs(a, b):
-    if ASSEMBLY:
-        return tl.inline_asm_elementwise(
-            "mul.f16x2 $0, $1, $2;", "=r,r,r", [a, b], dtype=tl.int32, is_pure=True, pack=1
-        )
-    return word(low(a) * low(b), high(a) * high(b))
-
-
-@triton.jit
-def max_pairs(a, b):
-    if ASSEMBLY:
-        return tl.inline_asm_elementwise(
-            "max.f16x2 $0, $1, $2;", "=r,r,r", [a, b], dtype=tl.int32, is_pure=True, pack=1
-        )
-    return word(tl.maximum(low(a), low(b)), tl.maximum(high(a), high(b)))
-
-
-@triton.jit
-def sum_pairs(pairs, AXIS: tl.constexpr):
-    if ASSEMBLY:
-        return tl.reduce(pairs, AXIS, add_pairs)
-    return word(tl.sum(low(pairs), AXIS), tl.sum(high(pairs), AXIS))
-
-
-@triton.jit
-def most_pairs(pairs, AXIS: tl.constexpr, KEEP: tl.constexpr):
-    if ASSEMBLY:
-        return tl.reduce(pairs, AXIS, max_pairs, keep_dims=KEEP)
-    return word(tl.max(low(pairs), AXIS, keep_dims=KEEP), tl.max(high(pairs), AXIS, keep_dims=KEEP))
-
-
-@triton.jit
-def largest(pairs):
-    """The bits of the larger of two float16, which are in its order."""
-    return tl.maximum(pairs & 0xFFFF, (pairs >> 16) & 0xFFFF)
+ADDING = tl.constexpr(adding())
 
 
 @triton.jit
@@ -112,10 +47,10 @@ def read(
 
 
 @triton.jit
-def nothing_yet(BM: tl.constexpr, TOP: tl.constexpr):
-    """total, entropy, square, moment: (BM, 4), as the threads hold them; and the top groups."""
+def nothing_yet(BM: tl.constexpr):
+    """total, entropy, square, moment: (BM, 4), as the threads hold them."""
     zero = tl.zeros((BM, 4), tl.float32)
-    return zero, zero, zero, zero, tl.zeros((BM, TOP), tl.int32) - 1 - tl.arange(0, TOP)[None, :]
+    return zero, zero, zero, zero
 
 
 @triton.jit
@@ -125,10 +60,11 @@ def measure(
     CAP: tl.constexpr, ALIBI: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     WIDE: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """One part's queries at one group of keys. Returns the new sums, the weights as pairs (BM, BN /
-    2), and of each row and cell of WIDE keys the sum (BM, cells, 4) and the largest (BM, cells)."""
+    """One part's queries at one group of keys. Returns the new sums; of the 16 rows of a warp, as
+    eight threads hold them, sums of columns as pairs (warps, 8, BN / 2), and of each cell of WIDE
+    keys the sum and the largest pair (warps, 8, cells, 4); of each row the largest (BM, 1, 4)."""
     q, i, lse, document = queries
-    total, entropy, square, moment, top = sums
+    total, entropy, square, moment = sums
     start = g * BN
     cols = start + tl.arange(0, BN)
     distance = tl.abs(i[:, None] - cols[None, :]).to(tl.float32) if ALIBI else 0.0
@@ -149,43 +85,68 @@ def measure(
     x_even, x_odd = tl.reshape(x_even, (BM, N, 4)), tl.reshape(x_odd, (BM, N, 4))
     entropy += tl.sum(even * x_even, 1) + tl.sum(odd * x_odd, 1)
     square += tl.sum(even * even, 1) + tl.sum(odd * odd, 1)
-    cells: tl.constexpr = BN // WIDE
-    odds = tl.sum(tl.reshape(odd, (BM, cells, N // cells, 4)), 2)  # (BM, cells, 4)
-    amount = odds + tl.sum(tl.reshape(even, (BM, cells, N // cells, 4)), 2)
+    cells: tl.constexpr = BN // WIDE if BN > WIDE else 1
+    amount = tl.sum(tl.reshape(even, (BM, cells, N // cells, 4)), 2)  # (BM, cells, 4)
+    amount += tl.sum(tl.reshape(odd, (BM, cells, N // cells, 4)), 2)
     here = tl.sum(amount, 1)
     total += here
-    if CAUSAL:  # sums of weight x key; the query's position and the 2 l come in at the end
+    if CAUSAL:  # sums of weight x key / 8; the query's position and the 2 l come in at the end
         n = tl.arange(0, N).to(tl.float32)
-        n = word(n, n)[None, :, None] + tl.zeros((BM, N, 4), tl.int32)
+        n = word(n, n + 0.125)[None, :, None] + tl.zeros((BM, N, 4), tl.int32)
         along = sum_pairs(multiply_pairs(tl.reshape(pairs, (BM, N, 4)), n), 1)
-        moment += tl.sum(odds, 1) + 8 * (low(along) + high(along)) + here * start.to(tl.float32)
+        moment += low(along) + high(along) + here * (start // 8).to(tl.float32)
     else:
         away = tl.abs(i[:, None] - cols[None, :]).to(tl.float32)
         far_even, far_odd = tl.split(tl.reshape(away, (BM, BN // 2, 2)))
         moment += tl.sum(even * tl.reshape(far_even, (BM, N, 4)), 1)
         moment += tl.sum(odd * tl.reshape(far_odd, (BM, N, 4)), 1)
-    # Reduced along all columns at once, `top` stays spread over the threads that hold its row.
-    row_most = largest(most_pairs(pairs, 1, True))  # (BM, 1)
-    most = row_most
-    if cells > 1:
-        most = largest(most_pairs(tl.reshape(pairs, (BM, cells, WIDE // 2)), 2, False))
-    new = (row_most << 16) | g  # a weight and its group in one number: no two are equal
-    least = tl.min(top, 1, keep_dims=True)
-    top = tl.where((top == least) & (new > least), new, top)
-    return (total, entropy, square, moment, top), pairs, amount, most
+    most = most_pairs(tl.reshape(pairs, (BM, N, 4)), 1, True)  # (BM, 1, 4)
+    of_cells = most_pairs(tl.reshape(pairs, (BM // 16, 2, 8, cells, N // cells, 4)), 4, False)
+    of_cells = most_pairs(of_cells, 1, False)  # (warps, 8, cells, 4)
+    amount = tl.sum(tl.reshape(amount, (BM // 16, 2, 8, cells, 4)), 1)
+    columns = sum_pairs(tl.reshape(pairs, (BM // 16, 2, 8, BN // 2)), 1)  # (warps, 8, BN / 2)
+    return (total, entropy, square, moment), columns, amount, of_cells, most
+
+
+@triton.jit
+def insert(
+    top, one, two, g, BM: tl.constexpr, TOP: tl.constexpr, INSERT: tl.constexpr,
+    INSERT_TYPES: tl.constexpr,
+):  # fmt: skip
+    """`top` (BM, TOP / 2, 4): with thread l the lists of the rows of part l // 2, upper (l even) or
+    lower eight of each 16. Of row r of those, slot s is at 16 (r // 8) + r % 8 + 8 (s % 2), s // 2,
+    l. `one` and `two` (BM, 1, 4): the largest of the group, in each part."""
+    if ASSEMBLY:
+        zero = tl.zeros((BM, TOP // 2, 4), tl.int32)
+        return tl.inline_asm_elementwise(
+            INSERT, INSERT_TYPES, [one + zero, two + zero, top, g], dtype=tl.int32, is_pure=True,
+            pack=TOP,
+        )  # fmt: skip
+    WARPS: tl.constexpr = BM // 16
+    both = tl.join(tl.max(largest(one), 2), tl.max(largest(two), 2))  # (BM, 1, 2)
+    new = tl.permute(tl.reshape(both, (WARPS, 2, 8, 2)), (0, 2, 3, 1))  # warp, row, part, half
+    new = (tl.reshape(new, (WARPS, 1, 8, 1, 4)) << 16) | g
+    old = tl.reshape(top, (WARPS, 2, 8, TOP // 2, 4))
+    least = tl.min(tl.min(old, 3, keep_dims=True), 1, keep_dims=True)
+    return tl.reshape(tl.where((old == least) & (new > least), new, old), (BM, TOP // 2, 4))
 
 
 @triton.jit
 def add_columns(
-    received, pairs, start, S, WARPS: tl.constexpr, BN: tl.constexpr, MASKED: tl.constexpr
-):
-    column = sum_pairs(tl.reshape(pairs, (WARPS, 16, BN // 2)), 1)  # (WARPS, BN / 2)
-    column = tl.reshape(tl.join(low(column), high(column)), (WARPS, BN))
-    cols = start + tl.arange(0, BN)[None, :] + tl.zeros((WARPS, 1), tl.int32)
-    if MASKED:
-        tl.atomic_add(received + cols, column, mask=cols < S, sem="relaxed")
+    received, columns, start, WARPS: tl.constexpr, BN: tl.constexpr, SPREAD: tl.constexpr,
+    SPREAD_TYPES: tl.constexpr,
+):  # fmt: skip
+    """Add pairs (WARPS, 8, BN / 2) of sums of columns to those in memory."""
+    if ASSEMBLY:
+        tl.inline_asm_elementwise(
+            SPREAD, SPREAD_TYPES, [columns, (received + start).to(tl.int64)], dtype=tl.int32,
+            is_pure=False, pack=BN // 8,
+        )  # fmt: skip
     else:
-        tl.atomic_add(received + cols, column, sem="relaxed")
+        columns = sum_pairs(columns, 1)
+        columns = tl.reshape(tl.join(low(columns), high(columns)), (WARPS, BN))
+        cols = start + tl.arange(0, BN)[None, :] + tl.zeros((WARPS, 1), tl.int32)
+        tl.atomic_add(received + cols, columns, sem="relaxed")
 
 
 @triton.jit
@@ -193,56 +154,59 @@ def add_cells(
     cell_sum, cell_max, amount, most, first, start, per_row,
     WARPS: tl.constexpr, CELLS: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """Each warp's 16 rows, from row `first` on, go to their cells."""
-    amount = tl.sum(tl.sum(tl.reshape(amount, (WARPS, 16, CELLS, 4)), 3), 1)  # (WARPS, CELLS)
-    most = tl.max(tl.reshape(most, (WARPS, 16, CELLS)), 1)
-    # Only lane 0 writes; the others are there so that a warp's numbers stay with the warp.
-    lane = tl.arange(0, 32)[None, None, :] + tl.zeros((WARPS, CELLS, 1), tl.int32)
+    """Each warp's rows, from row `first` on, go to their cells: `amount` and `most` are (WARPS, 8,
+    CELLS, 4), one number of a cell for each thread of the warp."""
     row = (first + tl.arange(0, WARPS) * 16) // TALL
     col = start // WIDE + tl.arange(0, CELLS)
-    at = row[:, None, None] * per_row + col[None, :, None] + lane
-    ok = (lane == 0) & (col < per_row)[None, :, None]
-    tl.atomic_add(cell_sum + at, amount[:, :, None] + lane * 0.0, mask=ok, sem="relaxed")
-    tl.atomic_max(cell_max + at, most[:, :, None] + lane * 0, mask=ok, sem="relaxed")
+    at = row[:, None, None, None] * per_row + col[None, None, :, None]
+    most = largest(most)
+    if ASSEMBLY:
+        at += tl.zeros((WARPS, 8, CELLS, 4), tl.int32)
+        tl.inline_asm_elementwise(
+            ADDING, "=r,f,r,l,l",
+            [amount, most, (cell_sum + at).to(tl.int64), (cell_max + at).to(tl.int64)],
+            dtype=tl.int32, is_pure=False, pack=1,
+        )  # fmt: skip
+    else:
+        at = tl.reshape(at, (WARPS, CELLS))
+        tl.atomic_add(cell_sum + at, tl.sum(tl.sum(amount, 3), 1), sem="relaxed")
+        tl.atomic_max(cell_max + at, tl.max(tl.max(most, 3), 1), sem="relaxed")
 
 
 @triton.jit
-def write(
-    sums, i, rows, base, T, n, per_key, out, top_out, CAUSAL: tl.constexpr, TOP: tl.constexpr
-):
-    total, entropy, square, moment, top = sums
+def write(sums, i, rows, base, T, n, per_key, out, CAUSAL: tl.constexpr):
+    total, entropy, square, moment = sums
     row, real = base + rows, rows < T
     row_sum = tl.sum(total, 1)
     tl.store(out + row, row_sum, mask=real)
     tl.store(out + n + row, tl.sum(entropy, 1), mask=real)
     tl.store(out + 2 * n + row, tl.sum(square, 1), mask=real)
     if CAUSAL:
-        moment += total * (2 * tl.arange(0, 4)).to(tl.float32)[None, :]
+        moment = 8 * moment + total * (2 * tl.arange(0, 4)).to(tl.float32)[None, :]
         distance = i.to(tl.float32) * row_sum - tl.sum(moment, 1)
     else:
         distance = tl.sum(moment, 1)
     tl.store(out + 3 * n + row, distance * per_key, mask=real)
-    at = row[:, None] * TOP + tl.arange(0, TOP)[None, :]
-    tl.store(top_out + at, top, mask=real[:, None])
 
 
 @triton.jit
 def sweep_pairs(
     q, k, lse, received, out, top_out, cell_sum, cell_max,
     keys, documents, slopes, T, S, H, group, q_b, q_h, q_t, k_b, k_h, k_s, keys_b, documents_b,
-    window, scale, softcap, per_key, cell_rows, cells, head, heads,
+    window, scale, softcap, per_key, cell_rows, cells, received_h, head, heads,
     D: tl.constexpr, BD: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
     KEYS: tl.constexpr, DOCUMENTS: tl.constexpr, CAP: tl.constexpr, ALIBI: tl.constexpr,
-    WARPS: tl.constexpr, BN: tl.constexpr, PARTS: tl.constexpr, TOP: tl.constexpr,
-    TALL: tl.constexpr, WIDE: tl.constexpr, STAGES: tl.constexpr,
+    WARPS: tl.constexpr, BN: tl.constexpr, TOP: tl.constexpr, TALL: tl.constexpr,
+    WIDE: tl.constexpr, STAGES: tl.constexpr, INSERT: tl.constexpr, INSERT_TYPES: tl.constexpr,
+    SPREAD: tl.constexpr, SPREAD_TYPES: tl.constexpr,
 ):  # fmt: skip
     """`out` (4, B x H, T): row sum, entropy, sum of squares, distance, with 2^shift in them.
     `top_out` (B x H, T, TOP): the bits of a group's largest weight, as float16, and its number.
-    Cells are TALL x WIDE, from 16 x 16 to BM x BN; they are those of the heads in hand, which are
-    counted from number `head` on, of `heads`."""
+    `received` (B x H, received_h): whole groups. Cells are TALL x WIDE, at least 16 x 16; they are
+    those of the heads in hand, which are counted from number `head` on, of `heads`."""
     BM: tl.constexpr = 16 * WARPS
-    SIZE: tl.constexpr = PARTS * BM
-    CELLS: tl.constexpr = BN // WIDE
+    SIZE: tl.constexpr = 2 * BM
+    CELLS: tl.constexpr = BN // WIDE if BN > WIDE else 1
     block = tl.num_programs(0) - 1 - tl.program_id(0)  # the longest rows of a causal mask first
     cell_sum += tl.program_id(1).to(tl.int64) * cell_rows * cells
     cell_max += tl.program_id(1).to(tl.int64) * cell_rows * cells
@@ -253,15 +217,16 @@ def sweep_pairs(
     keys += b.to(tl.int64) * keys_b
     documents += b.to(tl.int64) * documents_b
     slope = tl.load(slopes + h) if ALIBI else 0.0
-    received += bh.to(tl.int64) * S
+    received += bh.to(tl.int64) * received_h
     base = bh.to(tl.int64) * T
     first = block * SIZE
     rows = first + tl.arange(0, BM)
     one = read(q, lse, documents, rows, base, T, S, q_t, D, BD, DOCUMENTS)
-    of_one = nothing_yet(BM, TOP)
-    if PARTS == 2:
-        two = read(q, lse, documents, rows + BM, base, T, S, q_t, D, BD, DOCUMENTS)
-        of_two = nothing_yet(BM, TOP)
+    two = read(q, lse, documents, rows + BM, base, T, S, q_t, D, BD, DOCUMENTS)
+    of_one, of_two = nothing_yet(BM), nothing_yet(BM)
+    place, thread = tl.arange(0, BM)[:, None, None], tl.arange(0, 4)[None, None, :]
+    slot = tl.arange(0, TOP // 2)[None, :, None] * 2 + place % 16 // 8
+    top = -1 - slot + thread * 0  # (BM, TOP / 2, 4)
     d = tl.arange(0, BD)
     low_, full_low, full_high, high_ = spans(
         first + S - T, tl.minimum(first + SIZE, T) - 1 + S - T, S, window, CAUSAL, WINDOW,
@@ -279,77 +244,30 @@ def sweep_pairs(
             if side != 1:
                 inside = inside & (start + tl.arange(0, BN) < S)[None, :]
             kt = tl.load(at) if (side == 1) & (D == BD) else tl.load(at, mask=inside, other=0.0)
-            of_one, pairs, amount, most = measure(
+            of_one, columns, amount, most, of_rows = measure(
                 of_one, one, kt, g, S, keys, documents, window, scale, softcap, slope, CAUSAL,
                 WINDOW, KEYS, DOCUMENTS, CAP, ALIBI, BM, BN, WIDE, side != 1,
             )  # fmt: skip
-            if PARTS == 2:
-                of_two, pairs_two, amount_two, most_two = measure(
-                    of_two, two, kt, g, S, keys, documents, window, scale, softcap, slope, CAUSAL,
-                    WINDOW, KEYS, DOCUMENTS, CAP, ALIBI, BM, BN, WIDE, side != 1,
+            of_two, columns_two, amount_two, most_two, of_rows_two = measure(
+                of_two, two, kt, g, S, keys, documents, window, scale, softcap, slope, CAUSAL,
+                WINDOW, KEYS, DOCUMENTS, CAP, ALIBI, BM, BN, WIDE, side != 1,
+            )  # fmt: skip
+            top = insert(top, of_rows, of_rows_two, g, BM, TOP, INSERT, INSERT_TYPES)
+            columns = add_pairs(columns, columns_two)
+            add_columns(received, columns, start, WARPS, BN, SPREAD, SPREAD_TYPES)
+            if TALL >= SIZE:
+                amount += amount_two
+                most = max_pairs(most, most_two)
+            else:
+                add_cells(
+                    cell_sum, cell_max, amount_two, most_two, first + BM, start, cells,
+                    WARPS, CELLS, TALL, WIDE,
                 )  # fmt: skip
-                pairs = add_pairs(pairs, pairs_two)
-                if TALL >= SIZE:
-                    amount += amount_two
-                    most = tl.maximum(most, most_two)
-                else:
-                    add_cells(
-                        cell_sum, cell_max, amount_two, most_two, first + BM, start, cells,
-                        WARPS, CELLS, TALL, WIDE,
-                    )  # fmt: skip
-            add_columns(received, pairs, start, S, WARPS, BN, side != 1)
             add_cells(
                 cell_sum, cell_max, amount, most, first, start, cells, WARPS, CELLS, TALL, WIDE
             )
     n = tl.cast(heads, tl.int64) * T
-    write(of_one, one[1], rows, base, T, n, per_key, out, top_out, CAUSAL, TOP)
-    if PARTS == 2:
-        write(of_two, two[1], rows + BM, base, T, n, per_key, out, top_out, CAUSAL, TOP)
-
-
-@triton.jit
-def near_band(
-    q, k, lse, sums, self_out, previous_out, keys, documents, slopes, T, S, H, group, q_b, q_h,
-    q_t, k_b, k_h, k_s, keys_b, documents_b, window, scale, softcap, lowest,
-    D: tl.constexpr, BD: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
-    KEYS: tl.constexpr, DOCUMENTS: tl.constexpr, CAP: tl.constexpr, ALIBI: tl.constexpr,
-):  # fmt: skip
-    """`sums` (chunks, B x H, blocks, 128): the weight of each of 128 lags from `lowest` on, and
-    of the next 128 for each chunk. A tile of 64 queries and 256 keys is turned so that lags are
-    its columns."""
-    block, bh, chunk = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    b, h = bh // H, bh % H
-    at_row = tl.arange(0, 64)
-    rows = block * 64 + at_row
-    i = rows + (S - T)
-    lowest += chunk * 128
-    q_tile = load_rows(q + b.to(tl.int64) * q_b + h.to(tl.int64) * q_h, rows, T, q_t, D, BD)
-    cols = block * 64 + (S - T) - lowest - 128 + tl.arange(0, 256)
-    k_tile = load_rows(
-        k + b.to(tl.int64) * k_b + (h // group).to(tl.int64) * k_h, cols, S, k_s, D, BD
-    )
-    keys += b.to(tl.int64) * keys_b
-    documents += b.to(tl.int64) * documents_b
-    document = tl.zeros_like(rows)
-    if DOCUMENTS:
-        document = tl.load(documents + i, mask=rows < T, other=-2)
-    slope = tl.load(slopes + h) if ALIBI else 0.0
-    row = bh.to(tl.int64) * T + rows
-    row_lse = tl.load(lse + row, mask=rows < T, other=-HIDDEN)
-    away = tl.abs(i[:, None] - cols[None, :]).to(tl.float32)
-    x = bend(tl.dot(q_tile, tl.trans(k_tile)), away, scale, softcap, slope, CAP, ALIBI)
-    ok = allowed(
-        i[:, None], cols[None, :], S, keys, documents, document[:, None], window,
-        CAUSAL, WINDOW, KEYS, DOCUMENTS,
-    )  # fmt: skip
-    p = tl.where(ok, tl.exp2(x - row_lse[:, None]), 0.0)
-    lag = tl.arange(0, 128)
-    turned = tl.gather(p, at_row[:, None] + 128 - lag[None, :], 1)  # (64, 128)
-    n = tl.num_programs(1).to(tl.int64)
-    sums += ((chunk * n + bh) * tl.num_programs(0) + block) * 128
-    tl.store(sums + lag, tl.sum(turned, 0))
-    if lowest == 0:
-        own = tl.sum(tl.where((lag == 0)[None, :], turned, 0.0), 1)
-        previous = tl.sum(tl.where((lag == 1)[None, :], turned, 0.0), 1)
-        tl.store(self_out + row, own, mask=rows < T)
-        tl.store(previous_out + row, previous, mask=rows < T)
+    write(of_one, one[1], rows, base, T, n, per_key, out, CAUSAL)
+    write(of_two, two[1], rows + BM, base, T, n, per_key, out, CAUSAL)
+    row = first + thread // 2 * BM + place // 16 * 16 + thread % 2 * 8 + place % 8
+    tl.store(top_out + (base + row) * TOP + slot, top, mask=row < T)

@@ -4,18 +4,19 @@
 import triton
 import triton.language as tl
 
-from glasshead.observe.programs.scores import add, load_rows, pairs, tile
+from glasshead.observe.programs.scores import load_rows, pairs, tile
 
 
 @triton.jit
 def sum_at_keys(
-    q, k, lse, wanted, out, keys, documents, slopes, T, S, H, group, q_b, q_h, q_t, k_b, k_h, k_s,
-    keys_b, documents_b, window, scale, softcap, n, plus,
+    q, k, lse, wanted, out, after, keys, documents, slopes, T, S, H, group, q_b, q_h, q_t, k_b,
+    k_h, k_s, keys_b, documents_b, window, scale, softcap, n, none,
     D: tl.constexpr, BD: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
     KEYS: tl.constexpr, DOCUMENTS: tl.constexpr, CAP: tl.constexpr, ALIBI: tl.constexpr,
-    BM: tl.constexpr,
+    BM: tl.constexpr, AFTER: tl.constexpr,
 ):  # fmt: skip
-    """`out` (B x H, T): each row's weight on the keys `wanted` (B, T, n) + plus; -1 is no key."""
+    """`out` (B x H, T): each row's weight on the keys `wanted` (B, T, n), and with AFTER in `after`
+    that on the keys after those. No key has the number `none`, -1 or less."""
     block, bh = tl.program_id(0), tl.program_id(1)
     b, h = bh // H, bh % H
     rows = block * BM + tl.arange(0, BM)
@@ -32,15 +33,22 @@ def sum_at_keys(
     slope = tl.load(slopes + h) if ALIBI else 0.0
     row = bh.to(tl.int64) * T + rows
     row_lse = tl.load(lse + row, mask=real, other=1e30)
-    total = tl.zeros((BM,), tl.float32)
+    total, following = tl.zeros((BM,), tl.float32), tl.zeros((BM,), tl.float32)
     for c in range(n):
         j = tl.load(wanted + (b.to(tl.int64) * T + rows) * n + c, mask=real, other=-1)
-        j = tl.where(j < 0, -1, j + plus)
         total += pairs(
             q_tile, k, j, i, row_lse, S, k_s, keys, documents, row_document, window, scale,
             softcap, slope, D, BD, CAUSAL, WINDOW, KEYS, DOCUMENTS, CAP, ALIBI,
         )  # fmt: skip
+        if AFTER:
+            following += pairs(
+                q_tile, k, tl.where(j <= none, -1, j + 1), i, row_lse, S, k_s, keys, documents,
+                row_document, window, scale, softcap, slope, D, BD, CAUSAL, WINDOW, KEYS,
+                DOCUMENTS, CAP, ALIBI,
+            )  # fmt: skip
     tl.store(out + row, total, mask=real)
+    if AFTER:
+        tl.store(after + row, following, mask=real)
 
 
 @triton.jit
@@ -88,6 +96,7 @@ def nearer_than_edges(
     D: tl.constexpr, BD: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
     KEYS: tl.constexpr, DOCUMENTS: tl.constexpr, CAP: tl.constexpr, ALIBI: tl.constexpr,
     PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, GROUP: tl.constexpr,
+    MASKED: tl.constexpr,
 ):  # fmt: skip
     """`out` (B x H, blocks, 64): for each edge 128 x 2^n between buckets, looking back (n) and
     ahead (32 + n), the weight nearer than the edge in the groups of the sweep that it cuts."""
@@ -116,57 +125,76 @@ def nearer_than_edges(
             else:
                 low, high = first - GROUP + 1 + edge, first + BM - 1 + edge - 1
             g = (tl.maximum(low, 0) + GROUP - 1) // GROUP
-            total = 0.0
+            total = tl.zeros((BM,), tl.float32)
             while g * GROUP <= tl.minimum(high, S - 1):
                 for u in tl.static_range(GROUP // BN):
                     start = g * GROUP + u * BN
                     x = tile(
                         q_tile, k, start, i, row_lse, S, k_s, keys, documents, row_document,
                         window, scale, softcap, slope, D, BD, CAUSAL, WINDOW, KEYS, DOCUMENTS,
-                        CAP, ALIBI, PRECISION, BN, True,
+                        CAP, ALIBI, PRECISION, BN, MASKED,
                     )  # fmt: skip
                     lag = i[:, None] - (start + tl.arange(0, BN))[None, :]
                     lag = lag if way == 0 else -lag
-                    total += tl.sum(tl.where(lag < edge, tl.exp2(x), 0.0))
+                    total += tl.sum(tl.where(lag < edge, tl.exp2(x), 0.0), 1)
                 g += 1
-            tl.store(out + way * 32 + n, total)
+            tl.store(out + way * 32 + n, tl.sum(total))
             edge *= 2
             n += 1
 
 
 @triton.jit
-def probe_lags(
+def probe_rows(
     q, k, lse, out, keys, documents, slopes, T, S, H, group, q_b, q_h, q_t, k_b, k_h, k_s, keys_b,
-    documents_b, window, scale, softcap, step, probes,
+    documents_b, window, scale, softcap, head, step, probes,
     D: tl.constexpr, BD: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
     KEYS: tl.constexpr, DOCUMENTS: tl.constexpr, CAP: tl.constexpr, ALIBI: tl.constexpr,
-    PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, UNITS: tl.constexpr,
+    PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """`out` (B x H, T + S - 1), as `add` adds: the weight of each single lag, over the rows T - 1,
-    T - 1 - step, ... Each program takes BN keys and walks over the probes."""
-    block, bh = tl.program_id(0), tl.program_id(1)
+    """`out` (heads, probes, S): the weights of the rows T - 1, T - 1 - step, ..., of the heads from
+    number `head` on. With CAUSAL, keys that a row cannot see may be left out."""
+    block, bh = tl.program_id(0), head + tl.program_id(1)
+    first = tl.program_id(2) * BM
     b, h = bh // H, bh % H
-    q += b.to(tl.int64) * q_b + h.to(tl.int64) * q_h
+    probe = first + tl.arange(0, BM)
+    rows = tl.where(probe < probes, T - 1 - probe * step, -1)
+    cols = block * BN + tl.arange(0, BN)
+    if CAUSAL and block * BN > S - 1 - first * step:
+        return
+    i = rows + (S - T)
+    q_tile = load_rows(q + b.to(tl.int64) * q_b + h.to(tl.int64) * q_h, rows, T, q_t, D, BD)
     k += b.to(tl.int64) * k_b + (h // group).to(tl.int64) * k_h
     keys += b.to(tl.int64) * keys_b
     documents += b.to(tl.int64) * documents_b
     slope = tl.load(slopes + h) if ALIBI else 0.0
-    out += bh.to(tl.int64) * (T + S - 1) + T - 1  # lag 0
-    cols = block * BN + tl.arange(0, BN)
-    if CAUSAL:  # rows before the first of these keys see none of them
-        probes = tl.minimum(probes, tl.maximum(S - 1 - block * BN, 0) // step + 1)
-    for start in range(0, probes, BM):
-        rows = T - 1 - (start + tl.arange(0, BM)) * step
-        rows = tl.where(start + tl.arange(0, BM) < probes, rows, -1)
-        i = rows + (S - T)
-        q_tile = load_rows(q, rows, T, q_t, D, BD)
-        row_lse = tl.load(lse + bh.to(tl.int64) * T + rows, mask=rows >= 0, other=1e30)
-        row_document = tl.zeros((BM,), tl.int32)
-        if DOCUMENTS:
-            row_document = tl.load(documents + i, mask=rows >= 0, other=-2)
-        x = tile(
-            q_tile, k, block * BN, i, row_lse, S, k_s, keys, documents, row_document, window, scale,
-            softcap, slope, D, BD, CAUSAL, WINDOW, KEYS, DOCUMENTS, CAP, ALIBI, PRECISION, BN, True,
-        )  # fmt: skip
-        real = (rows >= 0)[:, None] & (cols < S)[None, :]
-        add(out + (i[:, None] - cols[None, :]), tl.exp2(x), real, UNITS)
+    row_lse = tl.load(lse + bh.to(tl.int64) * T + rows, mask=rows >= 0, other=1e30)
+    row_document = tl.zeros((BM,), tl.int32)
+    if DOCUMENTS:
+        row_document = tl.load(documents + i, mask=rows >= 0, other=-2)
+    x = tile(
+        q_tile, k, block * BN, i, row_lse, S, k_s, keys, documents, row_document, window, scale,
+        softcap, slope, D, BD, CAUSAL, WINDOW, KEYS, DOCUMENTS, CAP, ALIBI, PRECISION, BN, True,
+    )  # fmt: skip
+    at = (tl.program_id(1) * probes + probe).to(tl.int64)[:, None] * S + cols[None, :]
+    real = (probe < probes)[:, None] & (cols < S)[None, :]
+    tl.store(out + at, tl.exp2(x).to(out.dtype.element_ty), mask=real)
+
+
+@triton.jit
+def probe_lags(weights, out, T, S, head, step, probes, one, CAUSAL: tl.constexpr, BN: tl.constexpr):
+    """`out` (B x H, T + S - 1): sums over the probes by lag, from 1 - T on, times `one`."""
+    at = tl.program_id(0) * BN + tl.arange(0, BN)
+    lag = at - (T - 1)
+    weights += tl.program_id(1).to(tl.int64) * probes * S
+    total = tl.zeros((BN,), tl.float32)
+    if CAUSAL:  # lags before 0 have no weight; rows before a lag do not reach it
+        probes = tl.minimum(probes, (S - 1 - tl.min(lag)) // step + 1)
+        probes = tl.where(tl.max(lag) < 0, 0, probes)
+    for n in range(probes):
+        j = S - 1 - n * step - lag
+        seen = (j >= 0) & (j < S)
+        if CAUSAL:
+            seen = seen & (lag >= 0)
+        total += tl.load(weights + tl.cast(n, tl.int64) * S + j, mask=seen, other=0.0)
+    out += (head + tl.program_id(1)).to(tl.int64) * (T + S - 1)
+    tl.store(out + at, total * one, mask=at < T + S - 1)
