@@ -2,16 +2,19 @@
 one GGUF file."""
 
 import json
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from glasshead.checkpoint.card import model_card
-from glasshead.checkpoint.files import new_folder, replacing, write_tensors
+from glasshead.checkpoint.files import not_written, replacing, sync_folder, write_tensors
 from glasshead.checkpoint.gguf_writing import check_gguf, write_gguf
 from glasshead.checkpoint.run import KINDS, Run, parameters
 from glasshead.checkpoint.weights import SafetensorsFolder
@@ -91,7 +94,7 @@ def export_model(run: str | Path, out: str | Path) -> Exported:
         files["tokenizer.model"] = pieces
         # Its converter would take both for granted.
         spoken |= {"add_prefix_space": False, "add_bos_token": False}
-    with new_folder(out) as made:
+    with _own_folder(out) as made:
         shapes, read = _tensors(family, config, weights)
         with replacing(made / "model.safetensors") as file:
             write_tensors(file, shapes, {"format": "pt"}, read)
@@ -106,6 +109,21 @@ def export_model(run: str | Path, out: str | Path) -> Exported:
             with replacing(made / name) as file:
                 file.write(content)
     return Exported(out, family.architecture, n_params)
+
+
+@contextmanager
+def _own_folder(out: Path) -> Iterator[Path]:
+    """A folder that no other export writes into. It becomes `out` once it is whole, or is gone."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=f".{out.name}.", suffix=".new", dir=out.parent) as own:
+            made = Path(own, out.name)
+            made.mkdir()
+            yield made
+            os.replace(made, out)
+        sync_folder(out.parent)
+    except OSError as error:
+        raise not_written(f"cannot make the folder {out}", error) from None
 
 
 def _tensors(

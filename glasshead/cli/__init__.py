@@ -137,8 +137,8 @@ def run(args: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character shows its code instead.
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
-    command: Any = typer.main.get_command(app)
     try:
+        command: Any = typer.main.get_command(app)
         code = command.main(args=list(args), prog_name="glasshead", standalone_mode=False)
         sys.stdout.flush()
         return code or 0

@@ -1,5 +1,7 @@
 """`glasshead generate`: a run's model goes on with a text."""
 
+import os
+import shlex
 import sys
 import time
 from enum import StrEnum
@@ -42,7 +44,8 @@ def generate(
         typer.Option(metavar="TEXT", help="End before this text; may be given several times."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="S", help="Repeats a sample [default: drawn and shown]")
+        int | None,
+        typer.Option(metavar="S", min=0, help="Repeats a sample [default: drawn and shown]"),
     ] = None,
     precision: Annotated[
         Precision, typer.Option(help="int8 is the fastest on a CPU, and rounds.")
@@ -72,13 +75,20 @@ def generate(
     """
     import random
 
-    from glasshead.errors import ConfigError
+    from glasshead.errors import ConfigError, InputError
     from glasshead.generate.sampling import SamplingConfig
     from glasshead.generate.stream import start_ids, stream
 
     config = SamplingConfig(**{name: value for name, value in flags.items() if value is not None})
     if n < 1:
         raise ConfigError(f"n ({n}) must be at least 1", hint="try --n 3")
+    # Of os.path, which takes any text: one too long for a name is no file, not an OSError.
+    if prompt and not os.path.exists(run) and os.path.isfile(os.path.join(prompt, "config.json")):
+        right = f"{shlex.quote(prompt)} {shlex.quote(str(run))}"
+        raise InputError(
+            f"{run} does not exist",
+            hint=f"the run comes first, then the prompt: glasshead generate {right}",
+        )
     text = read_prompt(prompt)
     seed = random.randrange(2**32) if seed is None else seed
     loaded, model = open_gpt(run, device, precision)

@@ -1,5 +1,7 @@
 """`glasshead look`: what the heads of a model look at."""
 
+import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -16,6 +18,13 @@ if TYPE_CHECKING:
     from glasshead.observe.words import Word
 
 __all__ = ["look"]
+
+_NAMES_A_FILE = {
+    "en": "note: {text} is a file, but its name was taken as the text; "
+    "to look at what is in it: glasshead look {model} - < {text}\n",
+    "zh": "注意：{text} 是一个文件，但这里把它的名字当成了文本；"
+    "要看文件的内容：glasshead look {model} - < {text}\n",
+}
 
 
 def look(
@@ -94,8 +103,9 @@ def look(
         check_suffix(out)
     _check_one(word, query, statistic)
     config = ViewConfig(tokens or query is not None, log, hide_sink, ratio)
-    view = View(_recorded(model, text, device, max_tokens, beyond), config)
-    asked = Asked(view, layer, head, word, query, statistic, _language(lang))
+    spoken = _language(lang)
+    view = View(_recorded(model, text, device, max_tokens, beyond, spoken), config)
+    asked = Asked(view, layer, head, word, query, statistic, spoken)
     if out is not None:
         from glasshead.observe.picture import save
 
@@ -185,7 +195,12 @@ def _check_one(word: str | None, query: int | None, statistic: str | None) -> No
 
 
 def _recorded(
-    model: str, text: str | None, device: str, max_tokens: int | None, beyond: bool
+    model: str,
+    text: str | None,
+    device: str,
+    max_tokens: int | None,
+    beyond: bool,
+    lang: Literal["zh", "en"],
 ) -> "Atlas":
     """What the model looked at, or what a file says that one looked at."""
     from glasshead.cli.generate import read_prompt
@@ -207,6 +222,9 @@ def _recorded(
 
     subject = open_subject(path, pick_device(device))
     said = read_prompt(text)
+    if text and os.path.isfile(text):  # of os.path: a text too long for a name is no file
+        names = {"model": shlex.quote(model), "text": shlex.quote(text)}
+        sys.stderr.write(_NAMES_A_FILE[lang].format(**names))
     if not said:
         raise InputError("there is no text to look at", hint=f'try: glasshead look {model} "TEXT"')
     return subject.record(said, RecordConfig(max_tokens=max_tokens, beyond=beyond))

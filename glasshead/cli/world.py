@@ -27,7 +27,7 @@ def world(
     lang: Annotated[
         str, typer.Option(metavar="LANGUAGES", help="Which of zh, en and de, in this order.")
     ] = "zh,en,de",
-    seed: Annotated[int, typer.Option(metavar="S", help="Another seed, other stories.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="S", min=0, help="Another seed, other stories.")] = 0,
     split: Annotated[
         Split, typer.Option(help="The two share no combination of actor, thing and ending.")
     ] = Split.train,

@@ -1,6 +1,7 @@
 """The command line as a whole: what it imports, how it fails, how it says so."""
 
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -123,6 +124,11 @@ def test_a_mistake_is_one_line_a_blank_line_and_a_hint(cli, broken):
 def test_an_interrupt_is_quiet(cli, broken):
     broken(KeyboardInterrupt())
     assert cli("explode") == (130, "", "")
+
+
+def test_an_interrupt_while_the_commands_are_made_is_quiet(cli, monkeypatch):
+    monkeypatch.setattr("typer.main.get_command", lambda _: signal.raise_signal(signal.SIGINT))
+    assert cli("--help") == (130, "", "")
 
 
 def test_a_bug_is_not_hidden(cli, broken):

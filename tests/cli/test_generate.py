@@ -111,6 +111,7 @@ def test_every_precision_gives_text(cli, run, precision):
         (["春", "--temperature", "-1"], "temperature (-1.0) must be at least 0"),
         (["春", "--max-tokens", "0"], "max_tokens (0)"),
         (["春", "--n", "0"], "n (0)"),
+        (["春", "--seed", "-4"], "--seed '-4' must be at least 0"),
         (["春", "--stop", ""], "a stop string is empty"),
         (["春", "--device", "abacus"], "unknown device 'abacus'"),
         (["春", "--temprature", "1"], "no option '--temprature'"),
@@ -124,6 +125,14 @@ def test_mistakes_are_one_line_and_a_hint(cli, run, args, message):
 
 def test_a_folder_that_is_no_run_is_a_mistake(cli, tmp_path):
     assert is_a_mistake(cli("generate", tmp_path, "春"))
+
+
+@pytest.mark.parametrize("prompt", ["春江 潮水", "春" * 400])
+def test_a_prompt_before_the_run_is_told_the_order(cli, run, prompt):
+    message, hint = is_a_mistake(cli("generate", prompt, run))
+    assert message == f"{prompt} does not exist"
+    right = f"glasshead generate {run} '{prompt}'"
+    assert hint == f"the run comes first, then the prompt: {right}"
 
 
 def test_stdin_that_is_not_utf8_is_a_mistake(cli, run, stdin):

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -233,6 +234,26 @@ def test_mistakes_are_one_line_and_a_hint(cli, run, options, message, hint):
     told, helped = is_a_mistake(outcome)
     assert message in told
     assert hint in helped
+
+
+@pytest.mark.parametrize(
+    ("lang", "told"),
+    [("en", "note: 小猫 is a file, but its name was"), ("zh", "注意：小猫 是一个文件，但这里把")],
+)
+def test_a_text_that_names_a_file_is_read_as_it_stands_with_a_note(
+    cli, run, tmp_path, monkeypatch, stdin, lang, told
+):
+    monkeypatch.chdir(tmp_path)
+    without = cli("look", run, "小猫", "--lang", lang)
+    assert (without.code, without.err) == (0, "")
+    Path("小猫").write_text(TEXT, encoding="utf-8")
+    noted = cli("look", run, "小猫", "--lang", lang)
+    assert (noted.code, noted.out) == (0, without.out)
+    [line] = noted.err.splitlines()
+    assert line.replace("'", "").startswith(told)
+    assert line.endswith(f"glasshead look {run} - < '小猫'")
+    stdin(TEXT.encode())
+    assert f"{len(TEXT)} tokens" in cli("look", run, "-").out
 
 
 def test_texts_that_cannot_be_looked_at(cli, run, tmp_path):

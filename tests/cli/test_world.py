@@ -53,6 +53,7 @@ def test_json_holds_the_whole_truth(cli):
         (["--lang", ""], "the world has no language ''"),
         (["--lang", "zh,zh"], "a language is named twice"),
         (["--show", "0"], "--show 0"),
+        (["--seed", "-1"], "--seed '-1' must be at least 0"),
         (["--split", "valid"], "valid"),
     ],
 )

@@ -1,5 +1,6 @@
 """Runs of ours as folders of the transformers library."""
 
+import errno
 import json
 from dataclasses import asdict
 
@@ -7,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from glasshead.checkpoint import Run, RunConfig, export_model, load
+from glasshead.checkpoint import Run, RunConfig, export_model, exporting, load
 from glasshead.errors import CheckpointError, ConfigError, GlassheadError
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.pretrained import FAMILIES, family_for
@@ -139,6 +140,38 @@ def test_a_folder_that_is_there_is_left_alone(tmp_path):
     with pytest.raises(CheckpointError, match="exists already"):
         export_model(run, tmp_path / "out")
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["mine.txt"]
+
+
+def test_of_two_that_make_the_same_folder_neither_touches_the_other(tmp_path, monkeypatch):
+    run, out = make(tmp_path / "run", **FITTING["gpt2"][0]), tmp_path / "out"
+    export_model(run, tmp_path / "alone" / "out")
+    expected = {p.name: p.read_bytes() for p in (tmp_path / "alone" / "out").iterdir()}
+    write, turns = exporting.write_tensors, []
+
+    def interrupted(*args):
+        turns.append(None)
+        if len(turns) == 1:
+            export_model(run, out)  # the other begins and ends while this one is half done
+            out.rename(tmp_path / "other")
+        write(*args)
+
+    monkeypatch.setattr(exporting, "write_tensors", interrupted)
+    export_model(run, out)
+    for folder in (out, tmp_path / "other"):
+        assert {p.name: p.read_bytes() for p in folder.iterdir()} == expected
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["alone", "other", "out", "run"]
+
+
+def test_an_export_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    run = make(tmp_path / "run", **FITTING["gpt2"][0])
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(exporting, "write_tensors", full)
+    with pytest.raises(CheckpointError, match="cannot make the folder"):
+        export_model(run, tmp_path / "out")
+    assert [p.name for p in tmp_path.iterdir()] == ["run"]
 
 
 def test_a_run_whose_parameters_are_not_its_settings_is_refused(tmp_path):

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from glasshead.text.tinyworld import World
+from glasshead.text.tokenizer import BPETokenizer
+from tests.generate.runs import make_run
 
 from .painting import painted
 
@@ -109,3 +111,15 @@ def test_the_strips_say_their_numbers_under_the_pointer(page, served):
     opened(page, served, "model=reader&layer=1&head=0&query=26")
     page.locator(".steps-scroll canvas").hover(position={"x": 300, "y": 180})
     assert "q·k" in page.inner_text(".tip")
+
+
+def test_a_word_wider_than_a_phone_does_not_widen_the_page(page, server, tmp_path):
+    text = "Donaudampfschifffahrtsgesellschaftskapitänsmützenhersteller"
+    make_run(tmp_path / "run", BPETokenizer.train([text] * 50, vocab_size=400))
+    page.set_viewport_size({"width": 390, "height": 844})
+    opened(page, server(tmp_path), f"model=run&text={text}&scale=off&mask=causal")
+    assert text in page.inner_text(".lead")
+    assert text in page.inner_text(".verdicts")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    inside = page.locator(".steps-scroll")  # the table is as wide as ever, in its own box
+    assert inside.evaluate("box => box.scrollWidth") > 390
