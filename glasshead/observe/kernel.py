@@ -26,7 +26,7 @@ DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 MOST_TOP = 32
 SHIFT = 10.0  # of the packed sweep: weights times 2^10 lie well in float16
 UNITS = 2.0**40  # shared sums are whole numbers of 2^-40
-CELLS = 2**29  # bytes, at most, for the cells of the packed sweep
+CELLS = 2**29  # bytes, about, for the cells of the packed sweep
 
 
 @dataclass(frozen=True)
@@ -88,23 +88,19 @@ def sums(sweep: Sweep, tuning: Tuning | Packed | None = None) -> Sums:
         return _Engine(sweep, tuning).sums()
 
 
-def speaks_ptx(device: torch.device) -> bool:
-    """Whether the packed sweep runs there: it is written for NVIDIA's GPUs from Ampere on."""
+def packs(device: torch.device) -> bool:
+    """Whether the packed sweep runs there. What its threads tell each other supposes that products
+    lie in their registers as Hopper leaves them; other GPUs leave them otherwise."""
     if device.type != "cuda":
         return True  # the interpreter
-    return torch.version.hip is None and torch.cuda.get_device_capability(device) >= (8, 0)
-
-
-def pairwise(device: torch.device) -> bool:
-    """Whether the GPU adds two numbers at once to its memory: from Hopper on."""
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+    return torch.version.hip is None and torch.cuda.get_device_capability(device)[0] == 9
 
 
 def tuned(sweep: Sweep) -> Tuning | Packed:
     """The sweep that fits, and how it should run."""
-    D, S, itemsize = sweep.q.shape[3], sweep.k.shape[2], sweep.q.dtype.itemsize
-    fits = D <= 128 and min(sweep.cell) >= 16 and S <= 2**22  # groups have 16 bits
-    if itemsize == 2 and fits and not sweep.deterministic and speaks_ptx(sweep.q.device):
+    (T, D), S, itemsize = sweep.q.shape[2:], sweep.k.shape[2], sweep.q.dtype.itemsize
+    fits = D <= 128 and min(sweep.cell) >= 16 and max(T, S) <= 2**22  # groups have 16 bits
+    if itemsize == 2 and fits and not sweep.deterministic and packs(sweep.q.device):
         return Packed(registers=168) if D <= 64 else Packed(stages=2)
     if itemsize == 2:
         return Tuning() if D <= 128 else Tuning(cols=32)
@@ -116,14 +112,14 @@ class _Engine(Lookups):
 
     def __init__(self, sweep: Sweep, tuning: Tuning | Packed) -> None:
         # Lags are gathered by blocks of queries and of keys, from cells where they are as fine.
-        packed, group = isinstance(tuning, Packed), tuning.group
-        block = (128, 128) if isinstance(tuning, Packed) else (tuning.rows, group)
         self.tuning, self.cell = tuning, sweep.cell
-        if packed:
+        if isinstance(tuning, Packed):
             self.cell = (min(sweep.cell[0], 128), min(sweep.cell[1], 128))
-        super().__init__(
-            sweep, group=group, block=block, shift=SHIFT if packed else 0.0, packed=packed
-        )
+            super().__init__(sweep, tuning.group, (128, 128), shift=SHIFT, packed=True)
+        else:
+            super().__init__(
+                sweep, tuning.group, (tuning.rows, tuning.group), shift=0.0, packed=False
+            )
 
     def sums(self) -> Sums:
         sweep, one = self.sweep, self.one
@@ -146,7 +142,7 @@ class _Engine(Lookups):
             return x.unflatten(0, (self.B, self.H))
 
         return Sums(
-            lse=shaped(lse.masked_fill(self.lse > -HIDDEN / 2, -math.inf)),
+            lse=shaped(lse.masked_fill(self.lse == -HIDDEN, -math.inf)),
             row_sum=shaped(row_sum * one),
             entropy=shaped(self._entropy(row_sum * one, weighted * one)),
             concentration=shaped(square * one**2),
@@ -210,12 +206,12 @@ class _Engine(Lookups):
         size = 2 * tuning.warps * 16
         blocks = -(-T // size)
         tall, wide = self.cell
-        down, across = -(-blocks * size // 128) * (128 // tall), -(-S // wide)
-        keys = -(-S // tuning.cols) * tuning.cols
+        keys = -(-S // tuning.cols) * tuning.cols  # whole groups, as they are written
+        down, across = -(-blocks * size // 128) * (128 // tall), -(-keys // wide)
         received, out = self.zeros(n, keys), self.empty(4, n, T)
         top = self.empty(n, T, self.slots, dtype=torch.int32)
         insert, insert_types = insertion(self.slots)
-        spread, spread_types = spreading(tuning.cols // 8, pairwise(self.q.device))
+        spread, spread_types = spreading(tuning.cols // 8)
         heads = max(1, min(n, CELLS // (8 * down * across)))  # at a time
         found = []
         for head in range(0, n, heads):
@@ -236,11 +232,11 @@ class _Engine(Lookups):
 
     def _pooled(self, x: Tensor, how: Any) -> Tensor:
         """Cells as the overview wants them, of those that the sweep filled."""
-        rows = -(-self.T // self.sweep.cell[0])
+        rows, cols = (-(-n // c) for n, c in zip((self.T, self.S), self.sweep.cell, strict=True))
         tall = self.sweep.cell[0] // min(self.cell[0], self.block[0])
         wide = self.sweep.cell[1] // self.cell[1]
         if tall == wide == 1:
-            return x[:, :rows]
+            return x[:, :rows, :cols]
         x = torch.nn.functional.pad(x, (0, -x.shape[2] % wide, 0, -x.shape[1] % tall))
         x = how(x.unflatten(2, (-1, wide)).unflatten(1, (-1, tall)), dim=(2, 4))
-        return x[:, :rows]
+        return x[:, :rows, :cols]

@@ -12,7 +12,7 @@ from glasshead.observe.sweep import EXACT, HIDDEN, PROBES, Sweep
 __all__ = ["LOG2E", "Lookups"]
 
 LOG2E = math.log2(math.e)
-ROOM = 3 * 2**27  # bytes, about, for what is written down to be read otherwise
+ROOM = 3 * 2**27  # bytes, about, for weights and candidates that another program reads
 
 
 class Lookups:
@@ -26,7 +26,7 @@ class Lookups:
     """
 
     def __init__(
-        self, sweep: Sweep, *, group: int, block: tuple[int, int], shift: float, packed: bool
+        self, sweep: Sweep, group: int, block: tuple[int, int], *, shift: float, packed: bool
     ) -> None:
         self.sweep, self.group, self.block = sweep, group, block
         self.shift, self.one, self.packed = shift, 2.0**-shift, packed
@@ -153,7 +153,8 @@ class Lookups:
         rows, cols = self.block
         blocks = -(-self.T // rows)
         nearer = self.zeros(len(far), blocks, 64)
-        # Groups that an edge cuts lie before all of a block's rows where blocks start with groups.
+        # Where blocks start with groups, those that an edge cuts lie before all rows of a block: a
+        # mask that is only causal hides nothing of them.
         mask = self.sweep.mask
         others = mask.window is not None or mask.keys is not None or mask.documents is not None
         whole = mask.causal and not others and rows == cols == 128 and (self.S - self.T) % 128 == 0
@@ -231,7 +232,7 @@ class Lookups:
                 BM=together, GROUP=size, SLOTS=slots, PACKED=self.packed,
             )  # fmt: skip
             merge_groups[(-(-rows // 16),)](
-                values, places, named, weights[head:], keys[head:], rows, K, self.one,
-                BM=16, GROUP=size, SLOTS=slots, PACKED=self.packed,
+                values, places, named, self.lse[head:], weights[head:], keys[head:], rows, K,
+                self.one, BM=16, GROUP=size, SLOTS=slots, PACKED=self.packed,
             )  # fmt: skip
         return keys, weights

@@ -5,6 +5,6 @@
 `near.py` and `pairs.py` (lags, single pairs), `top.py` (the strongest keys, from the groups that
 the sweep named). Importing any of them needs Triton.
 
-Sums that several programs share are gathered as whole numbers, in units of 2^-40: whole numbers
-add up to the same in any order.
+Where the same bits are wanted twice, sums that several programs share are whole numbers, in units
+of 2^-40: whole numbers add up to the same in any order.
 """

@@ -2,7 +2,8 @@
 give each other different things. Each text works on all that a thread holds of a tensor.
 
 A row's weights lie with four threads of a warp, thread l = lane % 4 of those, and a column's with
-eight, number lane // 4.
+eight, number lane // 4: so Hopper leaves a product, and `tests/observe/test_layouts.py` looks. All
+threads of a warp must come by; the loops that they stand in are the same for all.
 """
 
 from functools import cache
@@ -43,12 +44,11 @@ def insertion(slots: int) -> tuple[str, str]:
 
 
 @cache
-def spreading(n: int, pairwise: bool) -> tuple[str, str]:
+def spreading(n: int) -> tuple[str, str]:
     """Sums of columns, n pairs that eight threads each have a part of, are added to memory.
 
     In each of three steps a thread keeps half of its pairs and gives the other half away. In the
-    end each has n / 8 of its own, from pair (lane // 4) n / 8 on, and adds them: two numbers at a
-    time where `pairwise` says that the GPU can.
+    end each has n / 8 of its own, from pair (lane // 4) n / 8 on, and adds them.
 
     Operands: n results, not used; n pairs; n times the address of the group's sums.
     """
@@ -69,11 +69,7 @@ def spreading(n: int, pairwise: bool) -> tuple[str, str]:
     lines.append(f"cvt.u64.u32 off, give; add.u64 at, ${2 * n}, off;")
     for i in range(left):
         lines.append(f"mov.b32 {{a, b}}, w{i}; cvt.f32.f16 x, a; cvt.f32.f16 y, b;")
-        if pairwise:
-            lines.append(f"red.relaxed.gpu.global.add.v2.f32 [at + {32 * i}], {{x, y}};")
-        else:
-            lines.append(f"red.relaxed.gpu.global.add.f32 [at + {32 * i}], x;")
-            lines.append(f"red.relaxed.gpu.global.add.f32 [at + {32 * i + 4}], y;")
+        lines.append(f"red.relaxed.gpu.global.add.v2.f32 [at + {32 * i}], {{x, y}};")
     lines += [f"mov.b32 ${i}, 0;" for i in range(n)]
     return " ".join(lines) + " }", ",".join(["=r"] * n + ["r"] * n + ["l"] * n)
 

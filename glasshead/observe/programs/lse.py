@@ -49,5 +49,7 @@ def sweep_lse(
             total = total * tl.exp2(top - new) + tl.sum(tl.exp2(x - new[:, None]), 1)
             top = new
     # While a row has seen only hidden pairs, `total` counts them; its top says that it is empty.
-    lse = tl.where(top > HIDDEN / 2, top + tl.log2(tl.maximum(total, 1e-30)), HIDDEN)
+    # Written so that NaN, which maxima pass over, stays NaN.
+    some = (top > HIDDEN / 2) | (total != total)
+    lse = tl.where(some, top + tl.log2(tl.where(total < 1e-30, 1e-30, total)), HIDDEN)
     tl.store(out + bh.to(tl.int64) * T + rows, lse, mask=rows < T)

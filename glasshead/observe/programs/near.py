@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-"""The weight of each single lag near 0, where tiles are 16 bits wide: tiles of 64 queries and 256
+"""The weight of each single lag near 0, where weights have 16 bits: tiles of 64 queries and 256
 keys are written down, and then read along their diagonals."""
 
 import triton
@@ -47,7 +47,7 @@ def near_rows(
 
 @triton.jit
 def near_sums(weights, out, blocks, BLOCKS: tl.constexpr):
-    """`out` (heads, 128 lags): from what `near_rows` wrote, each program adds BLOCKS blocks."""
+    """`out` (heads, programs, 128 lags): of what `near_rows` wrote, the sums over BLOCKS blocks."""
     first, head = tl.program_id(0) * BLOCKS, tl.program_id(1)
     weights += (head * blocks).to(tl.int64) * 64 * 256
     row, lag = tl.arange(0, 32)[:, None], tl.arange(0, 128)[None, :]

@@ -1,9 +1,9 @@
 # mypy: ignore-errors
-"""The sweep where queries have 16 bits: half the work, and no thread waits for another.
+"""The sweep where queries have 16 bits: half the work, and no warp waits for another.
 
 Each program takes two parts of BM queries of one head and walks over groups of BN keys. What is
-summed per row is float32. Sums of columns, largest weights and places within a group are kept as
-pairs of float16 (`halves.py`). Weights carry a factor 2^shift (10): 1 becomes 1024, 32 of which
+summed per row is float32. Sums of columns, largest weights and products with the place in a group
+are pairs of float16 (`halves.py`). Weights carry a factor 2^shift (10): 1 becomes 1024, 32 of which
 still fit a float16, and weights down to 6e-8 keep all its digits.
 
 A warp owns 16 rows of each part (BM is 16 x WARPS), so nothing below is summed across warps: each
@@ -100,12 +100,21 @@ def measure(
         far_even, far_odd = tl.split(tl.reshape(away, (BM, BN // 2, 2)))
         moment += tl.sum(even * tl.reshape(far_even, (BM, N, 4)), 1)
         moment += tl.sum(odd * tl.reshape(far_odd, (BM, N, 4)), 1)
-    most = most_pairs(tl.reshape(pairs, (BM, N, 4)), 1, True)  # (BM, 1, 4)
+    # A group that a row may not see at all is less than one whose weights are too small.
+    seen = pair(*tl.split(tl.reshape(tl.where(ok, p, -1.0), (BM, BN // 2, 2)))) if MASKED else pairs
+    most = most_pairs(tl.reshape(seen, (BM, N, 4)), 1, True)  # (BM, 1, 4)
     of_cells = most_pairs(tl.reshape(pairs, (BM // 16, 2, 8, cells, N // cells, 4)), 4, False)
     of_cells = most_pairs(of_cells, 1, False)  # (warps, 8, cells, 4)
     amount = tl.sum(tl.reshape(amount, (BM // 16, 2, 8, cells, 4)), 1)
     columns = sum_pairs(tl.reshape(pairs, (BM // 16, 2, 8, BN // 2)), 1)  # (warps, 8, BN / 2)
     return (total, entropy, square, moment), columns, amount, of_cells, most
+
+
+@triton.jit
+def most_of(pairs):
+    """The bits of the largest of each row, (BM, 1) of pairs (BM, 1, 4), with its sign."""
+    most = tl.max(tl.maximum(low(pairs), high(pairs)), 2)
+    return most.to(tl.float16).to(tl.int16, bitcast=True).to(tl.int32)
 
 
 @triton.jit
@@ -123,7 +132,7 @@ def insert(
             pack=TOP,
         )  # fmt: skip
     WARPS: tl.constexpr = BM // 16
-    both = tl.join(tl.max(largest(one), 2), tl.max(largest(two), 2))  # (BM, 1, 2)
+    both = tl.join(most_of(one), most_of(two))  # (BM, 1, 2)
     new = tl.permute(tl.reshape(both, (WARPS, 2, 8, 2)), (0, 2, 3, 1))  # warp, row, part, half
     new = (tl.reshape(new, (WARPS, 1, 8, 1, 4)) << 16) | g
     old = tl.reshape(top, (WARPS, 2, 8, TOP // 2, 4))

@@ -16,7 +16,7 @@ def sum_at_keys(
     BM: tl.constexpr, AFTER: tl.constexpr,
 ):  # fmt: skip
     """`out` (B x H, T): each row's weight on the keys `wanted` (B, T, n), and with AFTER in `after`
-    that on the keys after those. No key has the number `none`, -1 or less."""
+    that on the keys after those. `none`, -1 or less, stands for no key."""
     block, bh = tl.program_id(0), tl.program_id(1)
     b, h = bh // H, bh % H
     rows = block * BM + tl.arange(0, BM)

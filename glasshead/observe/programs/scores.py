@@ -2,7 +2,7 @@
 """A tile of weights, as logarithms to base 2: x = log2(weight) + shift.
 
 The shift is in the `lse` that comes in, to base 2. It keeps small weights in the normal range of
-float16 where sums run on tensor cores, and is 0 elsewhere. The lse of a row that sees nothing is
+float16 in the packed sweep, and is 0 elsewhere. The lse of a row that sees nothing is
 huge, and its weights are 0.
 """
 

@@ -26,11 +26,11 @@ def name_groups(top, keys, floor, rows, T, groups, BM: tl.constexpr, SLOTS: tl.c
     key = (word & 0xFFFF) + (row // T * groups)[:, None]
     key = tl.where(word < 0, rows // T * groups, key)
     tl.store(keys + at, key.to(keys.dtype.element_ty), mask=real[:, None])
-    # Rounded to float16, and 0 where that is too small for it: a little less is sure.
+    # Rounded to float16, by up to 2^-25 where it is small: a little less is sure.
     least = tl.min(word, 1)
     weight = (least >> 16).to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
     some = (least >= 0) & (weight > 0)
-    x = tl.where(some, tl.log2(tl.where(some, weight, 1.0)) - 2e-3, HIDDEN)
+    x = tl.where(some, tl.log2(tl.where(some, weight - 2.0**-25, 1.0)) - 2e-3, HIDDEN)
     tl.store(floor + row, x, mask=real)
 
 
@@ -120,13 +120,14 @@ def search_groups(
 
 @triton.jit
 def merge_groups(
-    values, places, named, top_weights, top_keys, rows, K, one,
+    values, places, named, lse, top_weights, top_keys, rows, K, one,
     BM: tl.constexpr, GROUP: tl.constexpr, SLOTS: tl.constexpr, PACKED: tl.constexpr,
 ):  # fmt: skip
     """The K best of each row's candidates (SLOTS, rows, SLOTS), best first, from the groups `named`
     (rows, SLOTS). Weights are written times `one`; a row without a K-th key has -1 and 0."""
     row = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
     real = row < rows
+    nan = tl.load(lse + row, mask=real, other=0.0) * 0.0  # a row without numbers has none here
     entries = tl.cast(rows, tl.int64) * SLOTS
     slot = tl.arange(0, SLOTS)
     third = tl.zeros((BM, SLOTS), tl.int32)
@@ -135,19 +136,19 @@ def merge_groups(
         third = tl.load(values + at, mask=real[:, None], other=0)
     if tl.max(third) == 0:
         merge(
-            values, places, named, top_weights, top_keys, row, real, entries, K, one, GROUP, SLOTS,
-            2, PACKED,
+            values, places, named, nan, top_weights, top_keys, row, real, entries, K, one, GROUP,
+            SLOTS, 2, PACKED,
         )  # fmt: skip
     else:
         merge(
-            values, places, named, top_weights, top_keys, row, real, entries, K, one, GROUP, SLOTS,
-            SLOTS, PACKED,
+            values, places, named, nan, top_weights, top_keys, row, real, entries, K, one, GROUP,
+            SLOTS, SLOTS, PACKED,
         )  # fmt: skip
 
 
 @triton.jit
 def merge(
-    values, places, named, top_weights, top_keys, row, real, entries, K, one,
+    values, places, named, nan, top_weights, top_keys, row, real, entries, K, one,
     GROUP: tl.constexpr, SLOTS: tl.constexpr, DEEP: tl.constexpr, PACKED: tl.constexpr,
 ):  # fmt: skip
     """Of the first DEEP candidates of each group."""
@@ -166,6 +167,6 @@ def merge(
             key = tl.load(places + at_place, mask=found, other=0)
             weight = best
         weight = weight.to(tl.float32, bitcast=True) * one
-        tl.store(top_weights + row * K + n, tl.where(found, weight, 0.0), mask=real)
+        tl.store(top_weights + row * K + n, tl.where(found, weight, 0.0) + nan, mask=real)
         tl.store(top_keys + row * K + n, tl.where(found, key, -1).to(tl.int64), mask=real)
         x = tl.where(c[None, :] == place[:, None], 0, x)
