@@ -1,7 +1,6 @@
 """The command line as a whole: what it imports, how it fails, how it says so."""
 
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -127,7 +126,10 @@ def test_an_interrupt_is_quiet(cli, broken):
 
 
 def test_an_interrupt_while_the_commands_are_made_is_quiet(cli, monkeypatch):
-    monkeypatch.setattr("typer.main.get_command", lambda _: signal.raise_signal(signal.SIGINT))
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("typer.main.get_command", interrupted)
     assert cli("--help") == (130, "", "")
 
 

@@ -60,10 +60,10 @@ def packed_causal(device: str) -> None:
 def packed_lists(device: str) -> None:
     """Few and many strongest keys; keys that are nearly all equal, and too small for 16 bits."""
     mask = Mask(causal=True)
-    check(device, 257, 257 + 128, mask, dtype=torch.float16, overview=4, top_k=1)
-    check(device, 131, 131 + 256, mask, dtype=torch.float16, overview=4, top_k=19)
+    check(device, 67, 67 + 128, mask, dtype=torch.float16, overview=4, top_k=1)
+    check(device, 61, 61 + 256, mask, dtype=torch.float16, overview=4, top_k=19)
     check(device, 29, 257, mask, dtype=torch.float16, overview=16, top_k=11)  # cells of 16
-    check(device, 131, 131 + 256, mask, Scoring(scale=0.01), dtype=torch.float16, overview=4)
+    check(device, 61, 61 + 256, mask, Scoring(scale=0.01), dtype=torch.float16, overview=4)
 
 
 def packed_both_ways(device: str) -> None:
