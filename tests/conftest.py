@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -15,12 +15,62 @@ from glasshead.machine import settle_half_precision
 
 settle_half_precision()
 torch.set_num_threads(1)  # models this small are quicker so, and tests beside each other do no harm
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # nor do the threads and processes that they start
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each process would compile glasshead anew
 
 # A loaded machine is slow, not wrong. CI tries the same examples each time; elsewhere they vary.
 settings.register_profile("glasshead", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("glasshead")
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+# What takes longest begins first, lest a process has much left when the others are done. The first
+# trains what all of tests/serve needs; meanwhile the other processes have something else to do.
+# Browsers stand apart from each other: in test_page_atlas.py one is timed.
+LONG = (
+    "serve/test_hostile.py",
+    "test_documents.py",
+    "lab/claims/test_c05_referent.py",
+    "lab/claims/test_c09_interpretable.py",
+    "lab/claims/test_c12_heads.py",
+    "serve/test_page_atlas.py",
+    "observe/test_kernel.py",
+    "train/test_distributed.py",
+    "serve/test_page_save.py",
+    "generate/test_beam.py",
+    "serve/test_page_shell.py",
+    "cli/test_train.py",
+    "serve/test_page_mishaps.py",
+    "test_lessons.py",
+    "serve/test_page_look.py",
+    "attention/test_backends.py",
+    "serve/test_restart.py",
+    "train/test_translation.py",
+    "serve/test_load.py",
+)
+# These need the same trained readers, which a process keeps.
+READERS = {f"tests/{name}" for name in LONG if name.startswith("lab/claims")}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {Path(__file__).parent / name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: places.get(item.path, len(LONG)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadfile` in the order above, and with the readers' files as one."""
+    if config.option.dist != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return "readers" if file in READERS else file
+
+    config.option.loadscopereorder = False  # it would be by the number of tests
+    return Scheduling(config, log)
 
 
 def interpret(code: str) -> None:

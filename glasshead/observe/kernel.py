@@ -133,10 +133,8 @@ class _Engine(Lookups):
         lse = (self.lse + self.shift) / LOG2E
         top_keys, top_weights = self.top(group, least)
         duplicate = induction = None
-        if sweep.earlier is not None:
-            induction = self.empty(self.B * self.H, self.T)
-            duplicate = self.at_keys(sweep.earlier, induction) * one
-            induction *= one
+        if sweep.sorted_ids is not None:
+            duplicate, induction = (x.mul_(one) for x in self.at_copies(*sweep.sorted_ids))
 
         def shaped(x: Tensor) -> Tensor:
             return x.unflatten(0, (self.B, self.H))
@@ -149,7 +147,7 @@ class _Engine(Lookups):
             distance=shaped(distance * one),
             self_weight=shaped(own * one),
             previous_weight=shaped(previous * one),
-            first_weight=shaped(self.at_keys(sweep.first[..., None]) * one),
+            first_weight=shaped(self.at_keys(sweep.first) * one),
             duplicate=None if duplicate is None else shaped(duplicate),
             induction=None if induction is None else shaped(induction),
             top_keys=shaped(top_keys),

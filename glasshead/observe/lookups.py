@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from glasshead.observe.gathering import gathered
+from glasshead.observe.reach import COPIES
 from glasshead.observe.sweep import EXACT, HIDDEN, PROBES, Sweep
 
 __all__ = ["LOG2E", "Lookups"]
@@ -77,7 +78,7 @@ class Lookups:
 
         given = self.sweep.lse
         if given is not None:
-            lse = given.float().reshape(-1, self.T) * LOG2E
+            lse = given.float().reshape(-1, self.T).contiguous() * LOG2E
         else:
             lse = self.zeros(self.B * self.H, self.T)
             big = self.q.dtype.itemsize * self.kind["BD"] > 256
@@ -93,8 +94,8 @@ class Lookups:
         return lse
 
     def at_keys(self, wanted: Tensor, after: Tensor | None = None, none: int = -1) -> Tensor:
-        """(B x H, T) each row's weight on its keys `wanted` (B, T, n); that on the keys after those
-        goes to `after`. A row that wants no key has `none` there."""
+        """(B x H, T) each row's weight on its key `wanted` (B, T); that on the key after it goes to
+        `after`. A row that wants no key has `none` there."""
         from glasshead.observe.programs.pairs import sum_at_keys
 
         wanted = wanted.to(self.q.device, torch.int32).contiguous()
@@ -102,9 +103,21 @@ class Lookups:
         rows = 64 if self.kind["BD"] <= 64 else 32
         sum_at_keys[(-(-self.T // rows), len(out))](
             self.q, self.k, self.lse, wanted, out, out if after is None else after, *self.shared,
-            wanted.shape[-1], none, **self.kind, BM=rows, AFTER=after is not None,
+            none, **self.kind, BM=rows, AFTER=after is not None,
         )  # fmt: skip
         return out
+
+    def at_copies(self, positions: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """(B x H, T) each row's weight on earlier copies of its token, and on what follows them."""
+        from glasshead.observe.programs.copies import sum_at_copies
+
+        out, after = (self.empty(self.B * self.H, self.T) for _ in range(2))
+        rows = 64 if self.q.dtype.itemsize * self.kind["BD"] <= 512 else 32
+        sum_at_copies[(-(-self.S // (rows - COPIES)), len(out))](
+            self.q, self.k, self.lse, tokens, positions, out, after, *self.shared, **self.kind,
+            **self.precise, BM=rows, COPIES=COPIES,
+        )  # fmt: skip
+        return out, after
 
     def near(self) -> tuple[Tensor, Tensor, Tensor]:
         """Weight by lag near 0, (B x H, lags); of each row on itself and on the position before."""
@@ -115,7 +128,7 @@ class Lookups:
         if self.packed:
             before = torch.arange(self.T, device=self.q.device) + (self.S - self.T - 1)
             own = self.empty(self.B * self.H, self.T)
-            previous = self.at_keys(before.clamp(min=-2).expand(self.B, -1)[..., None], own, -2)
+            previous = self.at_keys(before.clamp(min=-2).expand(self.B, -1), own, -2)
             return self._near_lags(ahead)[:, :n], own, previous
         blocks = -(-self.T // 64)
         own, previous = (self.zeros(self.B * self.H, self.T) for _ in range(2))

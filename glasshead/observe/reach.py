@@ -5,7 +5,7 @@ from torch import Tensor
 
 from glasshead.attention.mask import Mask
 
-__all__ = ["COPIES", "earlier_keys", "first_keys", "reach"]
+__all__ = ["COPIES", "by_token", "copied", "earlier_keys", "first_keys", "reach"]
 
 COPIES = 16  # earlier copies of a token that are looked up, the latest ones
 BAND = 2**22  # pairs of a dense mask that are counted at a time
@@ -125,26 +125,48 @@ def first_keys(mask: Mask, B: int, T: int, S: int, device: torch.device) -> Tens
     return first.masked_fill(first == S, -1)
 
 
-def earlier_keys(ids: Tensor, mask: Mask, T: int, S: int) -> Tensor:
+def by_token(ids: Tensor, mask: Mask) -> tuple[Tensor, Tensor]:
+    """(B, S) the positions sorted by document and token, earliest first, and what they were sorted
+    by: -1 for padding, which is a copy of nothing.
+
+    >>> by_token(torch.tensor([[3, 1, 3, 3]]), Mask())
+    (tensor([[1, 0, 2, 3]]), tensor([[0, 2, 2, 2]]))
+    """
+    tokens = ids.long() - ids.min() if ids.numel() else ids.long()  # 0 or more
+    groups = _groups(mask, ids.shape[1], ids.device)
+    if groups is not None:
+        tokens = groups * (tokens.max() + 1) + tokens
+    if mask.keys is not None:
+        tokens = tokens.masked_fill(~mask.keys, -1)
+    tokens, positions = tokens.contiguous().sort(dim=-1, stable=True)
+    return positions, tokens
+
+
+def copied(positions: Tensor, tokens: Tensor, T: int) -> Tensor:
+    """(B, T) whether the query's token stood before in its document; of what `by_token` gives."""
+    out = torch.zeros_like(positions, dtype=torch.bool)
+    out.scatter_(1, positions[:, 1:], _again(tokens))
+    return out[:, out.shape[1] - T :]
+
+
+def earlier_keys(positions: Tensor, tokens: Tensor, T: int) -> Tensor:
     """(B, T, 16) where the query's token stood before in its document, latest first; -1 for none.
 
-    >>> earlier_keys(torch.tensor([[3, 1, 3, 3]]), Mask(), 2, 4)[..., :3]
+    >>> earlier_keys(*by_token(torch.tensor([[3, 1, 3, 3]]), Mask()), 2)[..., :3]
     tensor([[[ 0, -1, -1],
              [ 2,  0, -1]]])
     """
-    kinds = ids.long() - ids.min() if ids.numel() else ids.long()  # (B, S), 0 or more
-    groups = _groups(mask, S, ids.device)
-    if groups is not None:
-        kinds = groups * (kinds.max() + 1) + kinds
-    if mask.keys is not None:  # padding is a copy of nothing
-        kinds = kinds.masked_fill(~mask.keys, -1)
-    order = kinds.sort(dim=-1, stable=True)
-    same = (order.values[:, 1:] == order.values[:, :-1]) & (order.values[:, 1:] >= 0)
+    B, S = positions.shape
     # Nowhere is S, and a step back from there stays there.
-    latest = kinds.new_full((len(kinds), S + 1), S)
-    latest.scatter_(1, order.indices[:, 1:], order.indices[:, :-1].where(same, S))
+    latest = positions.new_full((B, S + 1), S)
+    latest.scatter_(1, positions[:, 1:], positions[:, :-1].where(_again(tokens), S))
     found = [latest[:, S - T : S]]
     for _ in range(COPIES - 1):
         found.append(latest.gather(1, found[-1]))
     copies = torch.stack(found, -1)
     return copies.masked_fill_(copies == S, -1)
+
+
+def _again(tokens: Tensor) -> Tensor:
+    """(B, S - 1) of sorted tokens, whether each but the first is a copy of the one before."""
+    return (tokens[:, 1:] == tokens[:, :-1]) & (tokens[:, 1:] >= 0)

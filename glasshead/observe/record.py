@@ -9,9 +9,10 @@ calls are kept apart as spans, because each had a mask of its own and saw the ke
 import math
 import os
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -25,6 +26,8 @@ __all__ = [
     "Growing", "Layer", "Record", "Room", "Span", "common", "masked_scores", "of_head", "of_one",
     "shifted",
 ]  # fmt: skip
+
+Parts = TypeVar("Parts", Mask, Scoring, HeadStatistics)
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,8 @@ class Record:
     k: Tensor | None = None  # (B, H_kv, S, D)
     lse: Tensor | None = None  # (B, H, T)
     statistics: HeadStatistics | None = None
+    device: str = "cpu"  # where the model ran
+    waits: Callable[[], None] | None = None  # to be measured with others: do it now
 
     def tile(self, batch: int, head: int, rows: slice, cols: slice) -> Tensor:
         """The weights of one head in a rectangle, float32 or better."""
@@ -184,11 +189,15 @@ class Record:
         return self.q, self.k, self.lse
 
     def measured(self, ids: Tensor | None, top_k: int) -> HeadStatistics:
-        """The statistics: those that were kept, or else computed now."""
+        """The statistics: those that were kept, or else computed now, where the model ran."""
+        if self.waits is not None:
+            self.waits()
         if self.statistics is None:
-            q, k, lse = self.tensors()
+            q, k, lse = (x.to(self.device) for x in self.tensors())
             mask, scoring = self.merged()
-            self.statistics = measure(self.layer, q, k, mask, scoring, lse, ids, top_k)
+            mask, scoring = moved(mask, self.device), moved(scoring, self.device)
+            found = measure(self.layer, q, k, mask, scoring, lse, ids, top_k)
+            self.statistics = moved(found, "cpu")
         return self.statistics
 
     def merged(self) -> tuple[Mask, Scoring]:
@@ -243,6 +252,17 @@ def measure(
     queries = mask.keys[:, S - T :].expand(B, T) if own and mask.keys is not None else None
     ids = ids.to(q.device) if fits and ids is not None else None
     return observe(q, k, mask, scoring=scoring, lse=lse, ids=ids, queries=queries, top_k=top_k)
+
+
+def changed(x: Parts, change: Callable[[Tensor], Tensor]) -> Parts:
+    """The same with every tensor changed; what was one tensor stays one."""
+    parts = {f.name: getattr(x, f.name) for f in fields(x)}
+    tensors = {id(part): change(part) for part in parts.values() if isinstance(part, Tensor)}
+    return replace(x, **{name: tensors.get(id(part), part) for name, part in parts.items()})
+
+
+def moved(x: Parts, device: str) -> Parts:
+    return changed(x, lambda part: part.to(device))
 
 
 def _starts(whole: Tensor | None, part: Tensor | None) -> bool:

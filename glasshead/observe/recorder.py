@@ -5,12 +5,13 @@ for attention that does more than softmax(q · k), and such a model is refused.
 """
 
 from dataclasses import replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from glasshead.attention.mask import Mask
-from glasshead.attention.scores import Scoring, observed, per_group
+from glasshead.attention.scores import Scoring, observed
 from glasshead.errors import RecordingError
 from glasshead.observe.atlas import Atlas
 from glasshead.observe.record import (
@@ -21,12 +22,13 @@ from glasshead.observe.record import (
     Span,
     exact,
     masked_scores,
-    measure,
 )
+from glasshead.observe.together import Together, Waiting
 
 __all__ = ["Recorder", "check"]
 
 PART = 1024  # keys whose values are added up in the dtype of the weights
+TOGETHER = 64  # of such parts, in one product
 
 
 class Recorder:
@@ -35,6 +37,7 @@ class Recorder:
     def __init__(self, seen: Atlas, keep: str, room: Room) -> None:
         self.seen, self.keep, self.room = seen, keep, room
         self.calls = 0
+        self.together = Together(seen)
         self._growing: dict[int, tuple[Growing, Growing, Growing]] = {}
         self._copies: list[tuple[Tensor, Tensor]] = []
 
@@ -63,9 +66,7 @@ class Recorder:
             if lse is None and self.keep != "statistics":
                 lse = observed(q, k, mask, scoring, weights=False, lse=True)[1]
             if self.keep != "tensors":
-                record.statistics = measure(
-                    layer, q, k, mask, scoring, lse, self.seen.ids, self.seen.top_k
-                )
+                self.together.add(Waiting(record, q, k, mask, scoring, lse))
             if self.keep != "statistics" and lse is not None:
                 self._append(record, q, k, lse.detach())
         self.calls += 1
@@ -84,7 +85,7 @@ class Recorder:
         record = self.seen.records.get(layer.index)
         row = key = 0
         if record is None:
-            record = Record(layer, (B, H, T, S))
+            record = Record(layer, (B, H, T, S), device=str(q.device))
             self.seen.records[layer.index] = record
         else:
             if self.keep != "tensors":
@@ -160,8 +161,8 @@ def check(
     # What rounding may do: to the context, and to scores before they are exponents.
     of_context = 4 * torch.finfo(context.dtype).eps + 16 * torch.finfo(torch.float32).eps
     of_scores = 2 * torch.finfo(q.dtype if rounded_scores else torch.float32).eps
-    v = exact(v)
-    largest_v = v.abs().amax(dim=(-2, -1)).repeat_interleave(H // v.shape[1], 1)  # (B, H)
+    largest_v = torch.maximum(v.amax((-2, -1)), -v.amin((-2, -1)))  # (B, H_kv); makes no copy of v
+    largest_v = exact(largest_v).repeat_interleave(H // v.shape[1], 1)
     # All at once: on a GPU each question about them is a wait.
     step = max(1, (T - 1) // 2)
     rows = slice((T - 1) % step, T, step)
@@ -185,9 +186,16 @@ def check(
 
 def _summed(weights: Tensor, v: Tensor) -> Tensor:
     """weights @ v of a few rows. One sum over all keys of a long text would be the least exact."""
-    parts = zip(weights.split(PART, -1), v.split(PART, 2), strict=True)
-    total = sum((per_group(w, part).double() for w, part in parts), torch.zeros(()))
-    return total.to(weights.dtype)
+    (B, H, R, S), H_kv = weights.shape, v.shape[1]
+    weights = weights.unflatten(1, (H_kv, -1)).flatten(2, 3)  # (B, H_kv, rows, S)
+    total = torch.zeros((), dtype=torch.float64, device=v.device)
+    whole = S - S % PART
+    for start, stop in pairwise(sorted({*range(0, whole, TOGETHER * PART), whole, S})):
+        n = min(PART, stop - start)
+        w = weights[..., start:stop].unflatten(-1, (-1, n)).movedim(-2, 2)  # (B, H_kv, parts, ...)
+        part = v[:, :, start:stop].to(weights.dtype).unflatten(2, (-1, n))
+        total = total + (w @ part).double().sum(2)
+    return total.view(B, H, R, -1).to(weights.dtype)
 
 
 def _where_keys_go_on(record: Record, k: Tensor, T: int) -> int:

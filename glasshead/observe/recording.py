@@ -52,7 +52,8 @@ def observing(
         model: one of ours, one of `transformers`, or a module that holds such.
         layers: which layers of attention, by index or by module name; all when None.
         keep: "tensors" keeps q, k and lse: exact tiles, and statistics when asked for.
-            "statistics" measures each layer as it runs and keeps no more than that. "both".
+            "statistics" measures each layer as it runs (on a GPU, those of a short text together)
+            and keeps no more than that. "both".
         ids: (B, T) token ids, for the statistics that compare tokens.
         tokens, source_tokens: what to write beside the map (`Atlas.tokens`).
         top_k: how many keys of each row the statistics name.
@@ -89,6 +90,7 @@ def observing(
 
             hooks.enter_context(listening(theirs, recorder))
         yield seen
+    recorder.together.measure()
     if recorder.calls == 0:
         raise RecordingError(
             f"no layer of {seen.model} reported any attention",

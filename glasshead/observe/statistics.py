@@ -161,6 +161,8 @@ def observe(
     mask = as_mask(mask)
     mask.check(B, H, T, S)
     mask = mask.simplified(T, S)
+    if queries is not None:  # padding may hold anything, NaN too
+        q = q.masked_fill(~queries[:, None, :, None], 0)
     sweep = Sweep(
         q=q,
         k=k,
@@ -168,7 +170,7 @@ def observe(
         scoring=scoring,
         lse=lse,
         queries=queries,
-        ids=ids,
+        ids=None if ids is None else ids.to(q.device),
         top_k=min(top_k, max(S, 1)),
         cell=(cell_side(T, overview), cell_side(S, overview)),
         deterministic=deterministic,
@@ -191,10 +193,12 @@ def _finish(engine: str, sweep: Sweep, sums: Sums) -> HeadStatistics:
         for n, c in zip((T, S), sweep.cell, strict=True)
     )
 
+    copied = sweep.has_copies
+
     def of_rows_with_copies(total: Tensor | None) -> Tensor | None:
-        if total is None or sweep.earlier is None:
+        if total is None or copied is None:
             return None
-        rows = (sweep.earlier[:, None, :, 0] >= 0) & (sums.lse > -torch.inf)
+        rows = copied[:, None] & (sums.lse > -torch.inf)
         return (total * rows).sum(-1) / rows.sum(-1).clamp(min=1)
 
     mean = sums.cell_sum.div_(cell_rows[:, None] * cell_cols)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring
-from glasshead.observe.reach import earlier_keys, first_keys
+from glasshead.observe.reach import by_token, copied, earlier_keys, first_keys
 
 __all__ = ["EXACT", "HIDDEN", "PROBES", "Sums", "Sweep", "lag_starts"]
 
@@ -46,11 +46,19 @@ class Sweep:
         return first_keys(self.mask, B, T, S, self.q.device)
 
     @cached_property
+    def sorted_ids(self) -> tuple[Tensor, Tensor] | None:
+        """(B, S) the keys' positions sorted by token, and the tokens; where there are ids."""
+        return None if self.ids is None else by_token(self.ids, self.mask)
+
+    @cached_property
     def earlier(self) -> Tensor | None:
         """(B, T, n) earlier copies of the query's token, latest first; -1 for none."""
-        if self.ids is None:
-            return None
-        return earlier_keys(self.ids, self.mask, self.q.shape[2], self.k.shape[2])
+        return None if self.sorted_ids is None else earlier_keys(*self.sorted_ids, self.q.shape[2])
+
+    @property
+    def has_copies(self) -> Tensor | None:
+        """(B, T) whether the query's token has earlier copies."""
+        return None if self.sorted_ids is None else copied(*self.sorted_ids, self.q.shape[2])
 
     @property
     def far_buckets(self) -> tuple[int, int]:

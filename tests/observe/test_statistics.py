@@ -78,6 +78,16 @@ def test_rows_that_do_not_count_are_empty_rows():
     assert not seen.entropy[0, :, 11:].any()
 
 
+def test_rows_that_do_not_count_may_hold_nan():
+    q, k, ids = layer(6)
+    counts = torch.arange(29) < torch.tensor([[11], [23]])
+    wanted = observe(q, k, ids=ids, queries=counts)
+    found = observe(q.masked_fill(~counts[:, None, :, None], torch.nan), k, ids=ids, queries=counts)
+    for name, x in vars(wanted).items():
+        if isinstance(x, torch.Tensor):
+            assert torch.equal(getattr(found, name), x), name
+
+
 def test_nothing_to_see_gives_zeros_and_no_nan():
     q, k, ids = layer(7)
     seen = observe(q, k, Mask(keys=torch.zeros(2, 37, dtype=torch.bool)), ids=ids)

@@ -13,7 +13,7 @@ from glasshead.attention.mask import Mask
 from glasshead.attention.scores import PLAIN, Scoring
 from glasshead.observe import tiled
 from glasshead.observe.band import Lags, strongest
-from glasshead.observe.reach import earlier_keys, reach
+from glasshead.observe.reach import by_token, earlier_keys, reach
 from glasshead.observe.statistics import observe
 from tests.observe.dense import assert_matches, dense
 
@@ -126,7 +126,7 @@ def test_reach_counts_what_the_mask_allows(call):
 
 
 def test_only_the_latest_16_copies_are_looked_up():
-    found = earlier_keys(torch.zeros(1, 40, dtype=torch.long), Mask(), 2, 40)
+    found = earlier_keys(*by_token(torch.zeros(1, 40, dtype=torch.long), Mask()), 2)
     assert found[0, 1].tolist() == [*range(38, 22, -1)]
 
 

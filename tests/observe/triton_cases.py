@@ -114,12 +114,32 @@ def the_same_bits_twice(device: str) -> None:
     assert torch.equal(first.overview_mean, second.overview_mean)
 
 
+def other_strides(device: str) -> None:
+    """Ids and lse as a user may hold them: (S, B) and (B, T, H), turned round; padding of NaN."""
+    g = torch.Generator().manual_seed(3)
+    T, S = 29, 37
+    for B, H in ((2, 3), (1, 3)):
+        q = torch.randn(B, H, T, 16, generator=g).to(device)
+        k = torch.randn(B, H, S, 16, generator=g).to(device)
+        ids = torch.randint(0, 5, (S, B), generator=g).to(device).T
+        counts = torch.ones(B, T, dtype=torch.bool, device=device)
+        counts[0, 7], q[0, :, 7] = False, torch.nan
+        lse = observe(q, k, engine="tiles", queries=counts).lse.nan_to_num()
+        lse = lse.transpose(1, 2).contiguous().transpose(1, 2)
+        wanted, found = (
+            observe(q, k, lse=lse, ids=ids, queries=counts, engine=engine)
+            for engine in ("tiles", "triton")
+        )
+        for name in ("row_sum", "received", "lags", "duplicate", "induction", "overview_mean"):
+            torch.testing.assert_close(getattr(found, name), getattr(wanted, name))
+
+
 CASES: dict[str, Callable[[str], None]] = {
     case.__name__: case
     for case in (
         both_ways_grouped, causal_across_blocks, causal_half, packed_causal, packed_lists,
         packed_both_ways, packed_every_rule, packed_empty_rows, windows, every_rule, empty_rows,
-        the_same_bits_twice,
+        the_same_bits_twice, other_strides,
     )
 }  # fmt: skip
 

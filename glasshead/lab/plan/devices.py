@@ -28,8 +28,8 @@ KERNEL, CALL = 2.6e-6, 14.5e-6
 CPU_KERNEL, CPU_CALL = 2e-6, 1.2e-6
 # Looking at one pair of query and key costs as much as so many operations at the matrix peak, for
 # any head and for each dimension of it: from 12 heads of 64 and 6 of 128 at 128K tokens.
-LOOK, LOOK_WIDTH = 440.0, 4.1
-CPU_LOOK = 0.25  # of the peak; there the tiles are passed over more often
+LOOK, LOOK_WIDTH = 295.0, 3.1
+CPU_LOOK = 0.175  # of the peak; there the tiles are passed over more often
 
 
 @dataclass(frozen=True)

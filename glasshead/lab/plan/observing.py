@@ -20,9 +20,11 @@ ROW_NUMBERS = 8  # lse, sum, entropy, concentration, distance; weight on itself,
 # What the engine on a GPU holds besides while it measures a layer: for each row of a head, from
 # 128K tokens on an H200, and at most so much for candidates of the strongest keys.
 ROW_WORK, CANDIDATES = 200, 2**28
-CALLS = 360  # of torch, for each layer: where its programs are through at once, they are the time
-TABLES = 16  # times that a GPU goes over the overview of a head: from 64 texts at a time
-OWN_LSE = 0.5  # of the sweep's time, where the model has not said it: `observe` without a model
+# Calls of torch for each layer, to measure it and, with a model, to check it: where programs are
+# through at once, they are the time.
+CALLS, CHECKS = 350, 75
+TABLES = 10  # times that a GPU goes over the overview of a head: from 64 texts at a time
+OWN_LSE = 0.78  # of the sweep's time, where the model has not said it: `observe` without a model
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ def plan_observing(
     ops = operations(s)
     busy = sum(seconds_by_kind(ops, s, rates).values())
     calls = sum(op.host_calls() for op in ops)
+    look = look_seconds(rates, T, H, D, window=config.window, cuda=on_gpu)
     return ObservingPlan(
         tokens=T,
         pairs=seen,
@@ -78,7 +81,7 @@ def plan_observing(
         memory=memory,
         peak=sum(memory.values()),
         forward=busy + waited_for_python(s, rates, calls, busy),
-        look=L * look_seconds(rates, T, H, D, window=config.window, cuda=on_gpu),
+        look=L * (look + CHECKS * rates.call),
     )
 
 

@@ -10,13 +10,13 @@ from glasshead.observe.programs.scores import load_rows, pairs, tile
 @triton.jit
 def sum_at_keys(
     q, k, lse, wanted, out, after, keys, documents, slopes, T, S, H, group, q_b, q_h, q_t, k_b,
-    k_h, k_s, keys_b, documents_b, window, scale, softcap, n, none,
+    k_h, k_s, keys_b, documents_b, window, scale, softcap, none,
     D: tl.constexpr, BD: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
     KEYS: tl.constexpr, DOCUMENTS: tl.constexpr, CAP: tl.constexpr, ALIBI: tl.constexpr,
     BM: tl.constexpr, AFTER: tl.constexpr,
 ):  # fmt: skip
-    """`out` (B x H, T): each row's weight on the keys `wanted` (B, T, n), and with AFTER in `after`
-    that on the keys after those. `none`, -1 or less, stands for no key."""
+    """`out` (B x H, T): each row's weight on its key `wanted` (B, T), and in `after`, with AFTER,
+    that on the key after it. `none`, -1 or less, stands for no key."""
     block, bh = tl.program_id(0), tl.program_id(1)
     b, h = bh // H, bh % H
     rows = block * BM + tl.arange(0, BM)
@@ -33,22 +33,19 @@ def sum_at_keys(
     slope = tl.load(slopes + h) if ALIBI else 0.0
     row = bh.to(tl.int64) * T + rows
     row_lse = tl.load(lse + row, mask=real, other=1e30)
-    total, following = tl.zeros((BM,), tl.float32), tl.zeros((BM,), tl.float32)
-    for c in range(n):
-        j = tl.load(wanted + (b.to(tl.int64) * T + rows) * n + c, mask=real, other=-1)
-        total += pairs(
-            q_tile, k, j, i, row_lse, S, k_s, keys, documents, row_document, window, scale,
-            softcap, slope, D, BD, CAUSAL, WINDOW, KEYS, DOCUMENTS, CAP, ALIBI,
-        )  # fmt: skip
-        if AFTER:
-            following += pairs(
-                q_tile, k, tl.where(j <= none, -1, j + 1), i, row_lse, S, k_s, keys, documents,
-                row_document, window, scale, softcap, slope, D, BD, CAUSAL, WINDOW, KEYS,
-                DOCUMENTS, CAP, ALIBI,
-            )  # fmt: skip
-    tl.store(out + row, total, mask=real)
+    j = tl.load(wanted + b.to(tl.int64) * T + rows, mask=real, other=-1)
+    p = pairs(
+        q_tile, k, j, i, row_lse, S, k_s, keys, documents, row_document, window, scale, softcap,
+        slope, D, BD, CAUSAL, WINDOW, KEYS, DOCUMENTS, CAP, ALIBI,
+    )  # fmt: skip
+    tl.store(out + row, p, mask=real)
     if AFTER:
-        tl.store(after + row, following, mask=real)
+        p = pairs(
+            q_tile, k, tl.where(j <= none, -1, j + 1), i, row_lse, S, k_s, keys, documents,
+            row_document, window, scale, softcap, slope, D, BD, CAUSAL, WINDOW, KEYS, DOCUMENTS,
+            CAP, ALIBI,
+        )  # fmt: skip
+        tl.store(after + row, p, mask=real)
 
 
 @triton.jit

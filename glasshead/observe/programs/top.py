@@ -5,14 +5,15 @@ Rows that name the same group are gathered, so that its keys are loaded once and
 them all; a second program merges what each row found in its groups.
 
 A candidate is a number that sorts by weight: the bits of the weight as float32. With PACKED the
-last seven of them say where in the group the key is, which spares looking for it; otherwise
+last eight of them say where in the group the key is, which spares looking for it; otherwise
 `places` says it.
 """
 
 import triton
 import triton.language as tl
 
-from glasshead.observe.programs.scores import HIDDEN, tile
+from glasshead.observe.programs.halves import ASSEMBLY
+from glasshead.observe.programs.scores import HIDDEN, allowed, bend, load_rows
 
 
 @triton.jit
@@ -35,6 +36,55 @@ def name_groups(top, keys, floor, rows, T, groups, BM: tl.constexpr, SLOTS: tl.c
 
 
 @triton.jit
+def reaches(x, least):
+    """1.0 where x is least or more, 0.0 where it is less, and between them just below."""
+    if ASSEMBLY:
+        return tl.inline_asm_elementwise(
+            "fma.rn.sat.f32 $0, $1, 0f4A000000, $2;", "=f,f,f", [x, 1 - least * 2.0**21],
+            dtype=tl.float32, is_pure=True, pack=1,
+        )  # fmt: skip
+    return tl.minimum(tl.maximum((x - least) * 2.0**21 + 1, 0.0), 1.0)
+
+
+@triton.jit
+def search_packed(x, word, least, entry, values, entries, SLOTS: tl.constexpr):
+    """Of the candidates `word`, whose logarithms are x, those of each entry that reach its `least`
+    are written, best first."""
+    best = tl.max(word, 1)
+    # Nearly always a group has one key of those that a row is looking for.
+    several = tl.max(tl.sum(reaches(x, (least - 1e-4)[:, None]), 1)) > 1
+    least = tl.exp2(least).to(tl.int32, bitcast=True) & ~255
+    found = (entry >= 0) & (best > 0) & (best >= least)
+    tl.store(values + entry, best, mask=found)
+    n = 1
+    while (n < SLOTS) & several:
+        word = tl.where(word == best[:, None], 0, word)
+        best = tl.max(word, 1)
+        found = (entry >= 0) & (best > 0) & (best >= least)
+        tl.store(values + n * entries + entry, best, mask=found)
+        n += 1
+        several = tl.max(found.to(tl.int32)) > 0
+
+
+@triton.jit
+def search(
+    word, least, entry, first_key, values, places, entries, SLOTS: tl.constexpr, N: tl.constexpr
+):
+    """The same where candidates do not say their places."""
+    least = tl.exp2(tl.maximum(least, -126.0)).to(tl.int32, bitcast=True)
+    n = 0
+    any_found = 1
+    while (n < SLOTS) & (any_found > 0):
+        best, place = tl.max(word, 1, return_indices=True)
+        found = (entry >= 0) & (best >= least)
+        tl.store(places + n * entries + entry, first_key + place, mask=found)
+        tl.store(values + n * entries + entry, best, mask=found)
+        word = tl.where(tl.arange(0, N)[None, :] == place[:, None], 0, word)
+        n += 1
+        any_found = tl.max(found.to(tl.int32))
+
+
+@triton.jit
 def search_groups(
     q, k, lse, order, block_group, block_first, group_end, floor, values, places,
     keys, documents, slopes, T, S, H, group, q_b, q_h, q_t, k_b, k_h, k_s, keys_b, documents_b,
@@ -54,68 +104,50 @@ def search_groups(
     start = tl.load(block_first + block).to(tl.int32)
     at = start + tl.arange(0, BM)
     real = at < tl.load(group_end + named)
-    entry = tl.load(order + at, mask=real, other=0).to(tl.int32)
-    row = entry // SLOTS  # of the heads in hand
+    entry = tl.load(order + at, mask=real, other=-1).to(tl.int32)
+    first_row = named // groups * T
     bh = head + named // groups
     b, h = bh // H, bh % H
-    t = tl.where(real, row - named // groups * T, 0)
+    t = tl.where(real, entry // SLOTS - first_row, -1)
     i = t + (S - T)
-    d = tl.arange(0, BD)
-    q += b.to(tl.int64) * q_b + h.to(tl.int64) * q_h
-    inside = real[:, None] & (d < D)[None, :]
-    q_tile = tl.load(q + t[:, None].to(tl.int64) * q_t + d[None, :], mask=inside, other=0.0)
+    q_tile = load_rows(q + b.to(tl.int64) * q_b + h.to(tl.int64) * q_h, t, T, q_t, D, BD)
     k += b.to(tl.int64) * k_b + (h // group).to(tl.int64) * k_h
     keys += b.to(tl.int64) * keys_b
     documents += b.to(tl.int64) * documents_b
-    row_document = tl.zeros((BM,), tl.int32)
+    document = tl.zeros((BM,), tl.int32)
     if DOCUMENTS:
-        row_document = tl.load(documents + i, mask=real, other=-2)
+        document = tl.load(documents + i, mask=real, other=-2)
     slope = tl.load(slopes + h) if ALIBI else 0.0
-    row_lse = tl.load(lse + bh.to(tl.int64) * T + t, mask=real, other=1e30)
+    row_lse = tl.load(lse + bh.to(tl.int64) * T + t, mask=real, other=-HIDDEN)
+    entry = tl.where(row_lse < -HIDDEN / 2, entry, -1)  # a row that sees nothing has no keys
     # The sweep's maxima came from another product: the last bits may differ.
-    least = tl.load(floor + row, mask=real, other=0.0) - slack
-    first_key = ((named % groups) * GROUP).to(tl.int32)
-    # Most groups lie before all rows that name them: nothing is hidden there.
-    whole = first_key + GROUP <= S
-    if CAUSAL:
-        whole = whole & (first_key + GROUP <= tl.min(tl.where(real, i, S)) + 1)
-    if whole & (not (WINDOW | KEYS | DOCUMENTS)):
-        x = tile(
-            q_tile, k, first_key, i, row_lse, S, k_s, keys, documents, row_document, window,
-            scale, softcap, slope, D, BD, CAUSAL, WINDOW, KEYS, DOCUMENTS, CAP, ALIBI, PRECISION,
-            GROUP, False,
-        )  # fmt: skip
-    else:
-        x = tile(
-            q_tile, k, first_key, i, row_lse, S, k_s, keys, documents, row_document, window,
-            scale, softcap, slope, D, BD, CAUSAL, WINDOW, KEYS, DOCUMENTS, CAP, ALIBI, PRECISION,
-            GROUP, True,
-        )  # fmt: skip
-    col = tl.arange(0, GROUP)[None, :]
+    least = tl.load(floor + first_row + t, mask=real, other=0.0) - slack
+    first_key = (named % groups) * GROUP
+    cols = first_key + tl.arange(0, GROUP)
+    away = tl.abs(i[:, None] - cols[None, :]).to(tl.float32) if ALIBI else 0.0
+    kt = tl.trans(load_rows(k, cols, S, k_s, D, BD))
+    s = tl.dot(q_tile, kt, input_precision=PRECISION)
+    x = bend(s, away, scale, softcap, slope, CAP, ALIBI) - row_lse[:, None]
     # A key that may be seen is found even where its weight is too small for a float.
-    bits = tl.exp2(tl.maximum(x, -126.0)).to(tl.int32, bitcast=True)
-    least = tl.exp2(tl.maximum(least, -126.0)).to(tl.int32, bitcast=True)
+    word = tl.exp2(x if PACKED else tl.maximum(x, -126.0)).to(tl.int32, bitcast=True)
     if PACKED:
-        bits = (bits & ~127) | (127 - col)
-        least = least & ~127
-    x = tl.where(x > HIDDEN / 2, bits, 0)
-    n = 0
-    any_found = 1
+        word = (word & ~255) | (GROUP - tl.arange(0, GROUP))[None, :]
+    # Most groups lie before all rows that name them, the first of which comes first.
+    hides = first_key + GROUP > S
+    if CAUSAL:
+        first = tl.load(order + start).to(tl.int32) // SLOTS - first_row
+        hides = hides | (first_key + GROUP > first + (S - T) + 1)
+    if hides | WINDOW | KEYS | DOCUMENTS:
+        ok = allowed(
+            i[:, None], cols[None, :], S, keys, documents, document[:, None], window,
+            CAUSAL, WINDOW, KEYS, DOCUMENTS,
+        )  # fmt: skip
+        x, word = tl.where(ok, x, HIDDEN), tl.where(ok, word, 0)
     entries = tl.cast(entries, tl.int64)
-    while (n < SLOTS) & (any_found > 0):
-        to = n * entries + entry
-        if PACKED:
-            best = tl.max(x, 1)
-            found = real & (best >= least)
-            x = tl.where(x == best[:, None], 0, x)
-        else:
-            best, place = tl.max(x, 1, return_indices=True)
-            found = real & (best >= least)
-            tl.store(places + to, first_key + place, mask=found)
-            x = tl.where(col == place[:, None], 0, x)
-        tl.store(values + to, best, mask=found)
-        n += 1
-        any_found = tl.max(found.to(tl.int32))
+    if PACKED:
+        search_packed(x, word, least, entry, values, entries, SLOTS)
+    else:
+        search(word, least, entry, first_key, values, places, entries, SLOTS, GROUP)
 
 
 @triton.jit
@@ -160,8 +192,8 @@ def merge(
         found = real & (best > 0)
         if PACKED:
             key = tl.load(named + row * SLOTS + place % SLOTS, mask=found, other=0)
-            key = (key & 0xFFFF) * GROUP + 127 - (best & 127)
-            weight = best & ~127
+            key = (key & 0xFFFF) * GROUP + GROUP - (best & 255)
+            weight = best & ~255
         else:
             at_place = (place // SLOTS) * entries + row * SLOTS + place % SLOTS
             key = tl.load(places + at_place, mask=found, other=0)
