@@ -1,11 +1,13 @@
 """What `glasshead plan` expects beside what this device does: time and memory, by setting.
 
-    python -m bench.plan [--device cuda] [--only 6x384] [--compile]
+    python -m bench.plan [--device cuda] [--only 6x384] [--compile] [--rounds 3]
 
 Each setting is trained for a few steps as `glasshead train` does it, writes some tokens, and is
 looked into. `probed` is the plan with the speeds of this machine's parts (products, attention,
 memory, calls), each timed alone; `sheet` the plan from the data sheet, where there is one for the
-device. Ratios are expected / measured.
+device. Ratios are expected / measured. A machine that others share is never twice the same, so
+everything is measured and probed in turn, some rounds of both, and the round whose ratio is the
+middle one is shown.
 """
 
 import argparse
@@ -77,6 +79,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--only", help="the setting of this name alone")
     parser.add_argument("--compile", action="store_true", help="train with torch.compile")
+    parser.add_argument("--rounds", type=int, default=3, help="of measuring and probing")
     args = parser.parse_args()
     device, started = torch.device(args.device), time.perf_counter()
     print(f"{args.device}, {torch.get_num_threads()} threads, torch {torch.__version__}\n")
@@ -91,7 +94,9 @@ def main() -> None:
         for part in parts:
             torch.manual_seed(0)
             try:
-                for found in PARTS[part](wanted, device):
+                rounds = [PARTS[part](wanted, device) for _ in range(args.rounds)]
+                for same in zip(*rounds, strict=True):
+                    found = sorted(same, key=lambda one: one.ratio)[args.rounds // 2]
                     print(line(name, found), flush=True)
                     off.append(abs(found.ratio - 1))
             except Exception as error:  # a long table is worth having without one of its lines

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -214,3 +215,32 @@ def test_the_speed_of_writing_on_a_gpu_is_that_of_its_memory(monkeypatch):
     plan = plan_generating(GPT2, count(GPT2), H200, rates=rates)
     assert 0 < plan.decode < 1
     assert plan.decode > plan.decode_bytes / rates.stream
+
+
+@pytest.mark.parametrize("T", [1, 53])
+def test_a_pass_on_a_cpu_is_timed_in_its_order(monkeypatch, T):
+    """Products and attention share one rate; together they take what the pass took."""
+    seen = []
+
+    def beyond(run, least, device):
+        with torch.inference_mode(), Calls() as calls:
+            run()
+        seen.append(calls.n)
+        return 7.0
+
+    monkeypatch.setattr(probing, "_beyond", beyond)
+    config = replace(GPT2, n_layers=3, n_heads=2, d_model=34, vocab_size=41, max_len=61)
+    s = Setting(config, 2, T, S=61 if T == 1 else None, training=False, last_only=True)
+    rate = probing._in_order(s, torch.device("cpu"), torch.float32)
+    ops = [op for op in operations(s) if op.kind != "pointwise"]
+    assert sum(op.work() for op in ops) / rate == pytest.approx(7.0)
+    assert seen[0] >= len(ops) == 3 * 5 + 1
+
+
+def test_passes_over_a_single_token_are_nothing_but_their_calls():
+    config = replace(GPT2, n_layers=2, n_heads=2, d_model=34, vocab_size=41, max_len=61)
+    s = Setting(config, 1, 1, S=61, training=False, last_only=True)
+    rates = probing.probe(s, torch.device("cpu"))
+    plan = plan_generating(config, count(config), DEVICES["cpu"], itemsize=4, rates=rates)
+    calls = sum(op.host_calls() for op in operations(s))
+    assert calls * rates.call < plan.decode < 0.1

@@ -1,5 +1,6 @@
 """A plan beside what really happens here: a few steps trained, some tokens written, a text seen."""
 
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -34,7 +35,7 @@ __all__ = ["Compared", "compare", "generating", "observing_heads", "trained", "t
 Planned: TypeAlias = Callable[[Device, bool], tuple[float, float]]
 
 WARM, STEPS = 5, 6  # steps before those that count, and those
-WRITTEN, REPEATS = 64, 3  # tokens at most, and how often
+WRITTEN, REPEATS = 64, 5  # tokens at most, and how often
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def training(w: Wanted, device: torch.device) -> list[Compared]:
         )  # fmt: skip
         return plan.step, plan.memory.peak
 
-    return _beside("train", device, planned, (min(times), peak))
+    return _beside("train", device, planned, (statistics.median(times), peak))
 
 
 def generating(w: Wanted, device: torch.device) -> list[Compared]:

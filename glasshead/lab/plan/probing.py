@@ -1,9 +1,12 @@
 """What this machine gives a program: each kind of work timed alone, at a model's own sizes."""
 
 import math
+import statistics
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -16,8 +19,7 @@ from glasshead.generate.decode import generate
 from glasshead.generate.sampling import GREEDY
 from glasshead.lab.plan.devices import KERNEL, LOOK, LOOK_WIDTH, PASSES, STREAM, Rates
 from glasshead.lab.plan.observing import CALLS
-from glasshead.lab.plan.operations import Setting, operations, pairs
-from glasshead.lab.plan.update import matrices
+from glasshead.lab.plan.operations import Operation, Setting, operations, pairs
 from glasshead.model.gpt import GPT
 from glasshead.model.layers import Block, FeedForward, GatedFeedForward, ff_width, new_positions
 from glasshead.model.loss import BLOCK, next_token_loss
@@ -25,14 +27,18 @@ from glasshead.observe.statistics import observe
 
 __all__ = ["probe", "timed"]
 
+Step: TypeAlias = Callable[[dict[int, Tensor]], object]  # given the last numbers of each width
+
+LONG = 0.02  # seconds, in which a busy machine shows itself
 ENOUGH = 2**15  # tokens that keep the memory of a GPU busy
 LARGE = 2**28  # bytes, which no cache holds
+SEEN = 2**21  # pairs of query and key that are looked at in a moment
 # What is beside the products of a block, but is not timed with it.
 ELSEWHERE = ("embedding", "positions", "angles", "loss", "bias", "side by side")
 
 
 def timed(run: Callable[[], object], device: torch.device, repeats: int = 5) -> float:
-    """The best of some runs, each long enough for the clock; the first one warms up."""
+    """The median of some runs, each long enough for the clock; the first one warms up."""
 
     def once(times: int) -> float:
         if device.type == "cuda":
@@ -45,8 +51,8 @@ def timed(run: Callable[[], object], device: torch.device, repeats: int = 5) -> 
         return (time.perf_counter() - start) / times
 
     once(1)
-    times = max(1, min(1000, round(5e-3 / max(once(1), 1e-9))))
-    return min(once(times) for _ in range(repeats))
+    times = max(1, min(1000, round(LONG / max(once(1), 1e-9))))
+    return statistics.median(once(times) for _ in range(repeats))
 
 
 def probe(s: Setting, device: torch.device) -> Rates:
@@ -58,10 +64,16 @@ def probe(s: Setting, device: torch.device) -> Rates:
         return Rates(math.inf, math.inf, memory, stream, look=0.0, kernel=KERNEL, call=0.0)
     half = torch.autocast(device.type, torch.bfloat16, enabled=s.training and s.itemsize == 2)
     with half, torch.set_grad_enabled(s.training):
-        memory, call = _memory(s, device, dtype), _call(s, device)
+        # All that a token has besides products is gone before the next call is made.
+        memory = math.inf if s.T == 1 else _memory(s, device, dtype)
+        call = _call(s, device)
+        if s.cuda or s.training:
+            matmul, attention = _matmul(s, device, dtype), _attention(s, device, dtype)
+        else:
+            matmul = attention = _in_order(s, device, dtype)
         return Rates(
-            matmul=_matmul(s, device, dtype),
-            attention=_attention(s, device, dtype),
+            matmul=matmul,
+            attention=attention,
             memory=memory,
             stream=_stream(device) if s.cuda else memory,
             look=0.0 if s.training or s.T == 1 else _look(s, device, dtype, call),
@@ -108,31 +120,79 @@ def _matmul(s: Setting, device: torch.device, dtype: torch.dtype) -> float:
         V += -V % 64  # as it pads them
     if s.loss == "blocks":
         logits = min(logits, max(1, BLOCK // V))
-    shapes = matrices(s.config)
-    counted = {(*shape, s.tokens): float(L * shapes.count(shape)) for shape in shapes}
-    counted[V, C, logits] = 1.0 if s.last_only else s.tokens / logits
+    ops = [op for op in operations(s) if op.kind == "matmul" and op.name != "head"]
+    counted = Counter((op.matrix // op.depth, op.depth, s.tokens) for op in ops)
 
     def products(rows: int, columns: int, N: int, several: int) -> Callable[[], None]:
-        x, y = (torch.randn(N, n, device=device, dtype=dtype) for n in (columns, rows))
-        w = [torch.randn(rows, columns, device=device, dtype=dtype) for _ in range(several)]
+        def made(*shape: int) -> list[Tensor]:
+            return [torch.randn(shape, device=device, dtype=dtype) for _ in range(several)]
+
+        w, x, y = made(rows, columns), made(N, columns), made(N, rows)
 
         def run() -> None:
-            for one in w:
-                F.linear(x, one)
+            for weight, given, gradient in zip(w, x, y, strict=True):
+                F.linear(given, weight)
                 if s.training:
-                    y @ one, y.T @ x
+                    gradient @ weight, gradient.T @ given
 
         return run
 
+    often = {**counted, (V, C, logits): 1.0 if s.last_only else s.tokens / logits}
     work = seconds = 0.0
-    for (rows, columns, N), times in counted.items():
+    for (rows, columns, N), times in often.items():
         # As many as a model has, so that none is still in the cache when its turn comes.
-        several = min(8, L + 1) if N < 64 else 1
+        cold = N < 64 if s.cuda else (rows, columns, N) in counted
+        several = min(8, L + 1) if cold else 1
         least = products(1, 1, 1, several)
         once = _beyond(products(rows, columns, N, several), least, device) / several
         work += times * (3 if s.training else 1) * 2 * N * rows * columns
         seconds += times * once
     return work / seconds
+
+
+def _in_order(s: Setting, device: torch.device, dtype: torch.dtype) -> float:
+    """Operations a second of a pass on a CPU: products and attention one after the other.
+
+    Alone, each would find in the caches what in a model another has driven out.
+    """
+    H, H_kv, D = s.heads
+    S, mask = s.S or s.T, Mask(causal=True, window=s.config.window)
+    ops = [op for op in operations(s) if op.kind != "pointwise"]
+
+    def made(*shape: int) -> Tensor:
+        return torch.randn(shape, dtype=dtype)
+
+    def product(rows: int, columns: int, N: int) -> Step:
+        weight, bias = made(rows, columns), made(rows) if s.config.bias else None
+
+        def run(x: dict[int, Tensor]) -> None:
+            x[rows] = F.linear(x[columns][:N], weight, bias)
+
+        return run
+
+    def attention(B: int, T: int, S: int) -> Step:
+        q, k, v = (made(B, *sizes, D).transpose(1, 2) for sizes in ((T, H), (S, H_kv), (S, H_kv)))
+        return lambda x: attend(q, k, v, mask)
+
+    def step(op: Operation) -> Step:
+        if op.kind == "attention":
+            return attention(s.B, s.T, S)
+        return product(op.matrix // op.depth, op.depth, s.B if op.name == "head" else s.tokens)
+
+    def passing(steps: list[Step]) -> Callable[[], None]:
+        first = {op.depth: made(s.tokens, op.depth) for op in ops if op.depth} | {1: made(1, 1)}
+
+        def run() -> None:
+            x = dict(first)
+            for one in steps:
+                one(x)
+
+        return run
+
+    whole = passing([step(op) for op in ops])
+    calls = (attention(1, 1, 1) if op.kind == "attention" else product(1, 1, 1) for op in ops)
+    seconds = _beyond(whole, passing(list(calls)), device)
+    return sum(op.work() for op in ops) / seconds
 
 
 def _attention(s: Setting, device: torch.device, dtype: torch.dtype) -> float:
@@ -202,13 +262,26 @@ def _memory(s: Setting, device: torch.device, dtype: torch.dtype) -> float:
     pointwise = [op for op in operations(replace(s, config=block)) if op.kind == "pointwise"]
     inside = [op for op in pointwise if op.name not in ELSEWHERE]
     moved = sum(op.moved + (op.moved_back if s.training else 0) for op in inside[:-1])
-    many = -(-ENOUGH // s.tokens) if s.cuda else 1
-    return many * moved / _beyond(passes(many * s.B, s.T), passes(1, 1), device)
+    if s.cuda:
+        many = -(-ENOUGH // s.tokens)
+        return many * moved / _beyond(passes(many * s.B, s.T), passes(1, 1), device)
+    # As many layers as a model has, so that none finds its numbers in the cache.
+    several = min(8, config.n_layers)
+    whole, least = ([passes(B, T) for _ in range(several)] for B, T in ((s.B, s.T), (1, 1)))
+    return several * moved / _beyond(_all(whole), _all(least), device)
+
+
+def _all(runs: list[Callable[[], object]]) -> Callable[[], None]:
+    def run() -> None:
+        for one in runs:
+            one()
+
+    return run
 
 
 def _look(s: Setting, device: torch.device, dtype: torch.dtype, call: float) -> float:
     H, _, D = s.heads
-    some = H if device.type == "cuda" else min(H, 4)
+    some = H if device.type == "cuda" else min(H, max(4, SEEN // s.T**2))
     q, k = (torch.randn(1, some, s.T, D, device=device, dtype=dtype) for _ in "qk")
     lse = torch.full((1, some, s.T), 5.0, device=device)
     mask = Mask(causal=True, window=s.config.window)
@@ -224,19 +297,20 @@ def _call(s: Setting, device: torch.device) -> float:
         s.config, vocab_size=2, max_len=64, n_heads=1, n_kv_heads=None, d_model=2,
         d_head=2 if s.config.d_head else None, d_ff=2 if s.config.d_ff else None,
     )  # fmt: skip
-    model, ids = GPT(narrow).to(device), torch.zeros(1, 2, dtype=torch.int64, device=device)
+    model = GPT(narrow).to(device).train(s.training)
+    ids = torch.zeros(1, 2, dtype=torch.int64, device=device)
     small = operations(replace(s, config=narrow, B=1, T=2, S=2))
     calls = sum(op.host_calls() for op in small)
     if s.training:
         back = sum(op.host_calls(back=True) for op in small)
         return timed(lambda: next_token_loss(model, ids, ids).backward(), device) / (calls + back)
 
-    def write(tokens: int) -> Callable[[], object]:
-        return lambda: list(generate(model, [[1]], GREEDY, max_tokens=tokens))
+    def write(prompt: int, tokens: int) -> float:
+        texts = [[1] * prompt] * s.B
+        return timed(lambda: list(generate(model, texts, GREEDY, max_tokens=tokens)), device)
 
     if s.cuda:
         return timed(lambda: model(ids), device) / calls
-    first = timed(write(1), device)
     if s.T > 1:
-        return first / calls
-    return (timed(write(33), device) - first) / 32 / calls
+        return write(2, 1) / calls
+    return (write(1, 33) - write(1, 1)) / 32 / calls
