@@ -68,7 +68,7 @@ def test_a_long_text_is_seen_from_afar(tmp_path):
     shown = view.head((1, 1))
     assert (shown.rows, shown.cols, shown.cell) == (None, None, 2)
     whole = seen.weights(1)[0, 1]
-    assert shown.values[7, 3] == whole[14:16, 6:8].max()
+    assert shown.values[7, 3].item() == pytest.approx(whole[14:16, 6:8].max().item(), rel=1e-6)
     assert head_sheet(view, (1, 1)).scale == "log"
     with pytest.raises(InputError, match="--hide-sink needs a text of at most 200 words"):
         View(seen, ViewConfig(hide_sink=True)).head((1, 1))
@@ -112,8 +112,10 @@ def test_glances_of_one_head_and_of_all(seen):
     at = max(n for n, word in enumerate(rows) if word.text == "它")
     one = glances(view, [(2, 3)], "它", 5)
     row = view.head((2, 3)).values[at]
-    assert [g.weight for g in one] == row.topk(5).values.tolist()
-    assert all(cols[g.place].text == g.word and row[g.place] == g.weight for g in one)
+    # A row alone need not be rounded as one of many: processors differ.
+    assert [g.weight for g in one] == pytest.approx(row.topk(5).values.tolist(), rel=1e-6)
+    assert all(cols[g.place].text == g.word for g in one)
+    assert row[[g.place for g in one]].tolist() == pytest.approx([g.weight for g in one], rel=1e-6)
     every = glances(view, view.heads(), "它", 12)
     assert len(every) == 12
     assert [g.weight for g in every] == sorted((g.weight for g in every), reverse=True)
