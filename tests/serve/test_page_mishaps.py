@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from .conftest import until
 from .test_page_shell import opened
 
 
@@ -90,3 +91,21 @@ def test_a_text_that_the_server_forgot_is_read_again(page, server, world_runs, v
     assert page.locator(".problem").count() == 0
     assert sum(url.endswith("/api/look") for url in asked) == 1
     page.troubles.clear()  # the browser tells of the 404
+
+
+@pytest.mark.parametrize(
+    ("view", "model"), [("look", "reader"), ("atlas", "reader"), ("translate", "translator")]
+)
+def test_what_is_typed_takes_the_place_of_an_example_that_comes_late(page, served, view, model):
+    held = []
+    page.route("**/examples?*", lambda route: held.append(route))
+    page.goto(f"{served.url}/#view={view}&model={model}&lang=zh")
+    field = page.locator("textarea")
+    field.focus()
+    until(lambda: (page.wait_for_timeout(20), held)[1])
+    for route in held:
+        route.continue_()
+    page.wait_for_function("() => document.querySelector('textarea').value")
+    assert page.evaluate("() => getSelection().toString()") == field.input_value()
+    page.keyboard.type("小狗")
+    assert field.input_value() == "小狗"

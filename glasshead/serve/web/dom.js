@@ -37,6 +37,13 @@ export function fill(node, ...children) {
   return node;
 }
 
+// An example for an empty field. Whoever is about to type there finds it selected: what they type takes its place.
+export function offer(field, text) {
+  if (field.value) return;
+  field.value = text;
+  if (document.activeElement === field) field.select();
+}
+
 // A view's own style sheet, once: styles("views/atlas.css").
 export function styles(path) {
   if (document.head.querySelector("style")) return; // a saved page has all of them

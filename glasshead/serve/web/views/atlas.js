@@ -1,7 +1,7 @@
 // Atlas: the whole map of a head as pages of cells, near or from afar, with the text beside it.
 
 import { ended } from "../api.js";
-import { after, fill, h, problem, segmented, sign, spoken, styles, tip, toast, toggle } from "../dom.js";
+import { after, fill, h, offer, problem, segmented, sign, spoken, styles, tip, toast, toggle } from "../dom.js";
 import { Scale, colours, palette } from "../scale.js";
 import { count, t, three } from "../words.js";
 import "./atlas_words.js";
@@ -89,7 +89,7 @@ class Atlas {
     try {
       const { examples } = await this.api.get(`/api/look/examples?${new URLSearchParams({ model: this.entry.id })}`, { signal: this.control.signal });
       // One of them: the model may have no token for what would join two, and no room for both.
-      if (!field.value && examples.length) field.value = examples[0].text;
+      if (examples.length) offer(field, examples[0].text);
     } catch {
       // then the field stays empty
     }

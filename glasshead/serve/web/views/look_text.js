@@ -1,6 +1,6 @@
 // The text that is looked at: a field, and examples to begin with. Look and Steps share it.
 
-import { after, fill, h } from "../dom.js";
+import { after, fill, h, offer } from "../dom.js";
 import { t } from "../words.js";
 import "./look_words.js";
 
@@ -40,7 +40,8 @@ export function textBar({ entry, state, api, again }) {
   const shown = (now) => now.text ?? examples?.[0]?.text ?? "";
 
   function draw(text) {
-    if (document.activeElement !== field || !field.value) field.value = text;
+    if (document.activeElement !== field) field.value = text;
+    else offer(field, text);
     grow();
     if (!examples) return;
     fill(tries, examples.length > 1 && h("span", { class: "quiet small" }, t("look.try")), examples.slice(0, 4).map((one) =>

@@ -1,7 +1,7 @@
 // Translate: the best translations of a text, and what each head looked at for each word of them.
 
 import * as api from "../api.js";
-import { fill, h, problem, segmented, select, styles } from "../dom.js";
+import { fill, h, offer, problem, segmented, select, styles } from "../dom.js";
 import * as state from "../state.js";
 import { t } from "../words.js";
 import { attentionCard, index } from "./translate_attention.js";
@@ -45,7 +45,10 @@ function mount(root, { entry }) {
     fill(result, h("p", { class: "quiet" }, t("translate.empty")));
     const first = await examples.load();
     if (gone) return;
-    if (!text.value && first) state.set({ text: (text.value = first.text) });
+    if (!text.value && first) {
+      offer(text, first.text);
+      state.set({ text: text.value });
+    }
     if (text.value) ask();
   }
 
