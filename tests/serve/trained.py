@@ -21,9 +21,9 @@ def train(work: Path, place: Path) -> None:
     writer.start()
     train_all(
         [
-            Job("reader", "refer", work / "reader", {**flags, "steps": 900, "eval_every": 300}),
+            Job("reader", "refer", work / "reader", {**flags, "steps": 750, "eval_every": 375}),
             Job("translator", "world", work / "translator",
-                {**flags, "steps": 500, "eval_every": 250}),
+                {**flags, "steps": 300, "eval_every": 150}),
         ],
         lambda *_: None,
     )  # fmt: skip
@@ -40,8 +40,8 @@ def _train_writer(work: Path) -> None:
     """A small GPT of the world's stories."""
     text = work / "stories.txt"
     text.write_text("\n".join(corpus(4000, "zh", SEED)) + "\n", encoding="utf-8")
-    flags = {"steps": 300, "n_layers": 2, "d_model": 64, "seed": SEED, "device": "cpu",
-             "threads": 1, "tensorboard": False, "compile": "off"}  # fmt: skip
+    flags = {"steps": 300, "eval_every": 100, "n_layers": 2, "d_model": 64, "seed": SEED,
+             "device": "cpu", "threads": 1, "tensorboard": False, "compile": "off"}  # fmt: skip
     place = runs.Place(work / "cache", Watch())
     preset, subject = find_preset("nano", "text"), runs.find_subject("text")
     runs.begin(subject, {"sources": [text]}, preset, flags, work / "writer", place).train()
