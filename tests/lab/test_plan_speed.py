@@ -237,6 +237,18 @@ def test_a_pass_on_a_cpu_is_timed_in_its_order(monkeypatch, T):
     assert seen[0] >= len(ops) == 3 * 5 + 1
 
 
+@pytest.mark.parametrize("name", ["bigram", "head"])
+def test_the_smallest_models_can_be_probed(name):
+    """No layer, or no feed-forward, and a text of one token."""
+    shape = {"bigram": {"n_layers": 0}, "head": {"n_layers": 1, "feed_forward": "none"}}[name]
+    config = replace(GPT2, n_heads=1, d_model=6, vocab_size=11, max_len=2, **shape)
+    for training, T in ((True, 1), (True, 2), (False, 2), (False, 1)):
+        s = Setting(config, 3, T, training=training, last_only=not training)
+        rates = probing.probe(s, torch.device("cpu"))
+        assert rates.matmul > 0
+        assert rates.memory > 0
+
+
 def test_passes_over_a_single_token_are_nothing_but_their_calls():
     config = replace(GPT2, n_layers=2, n_heads=2, d_model=34, vocab_size=41, max_len=61)
     s = Setting(config, 1, 1, S=61, training=False, last_only=True)

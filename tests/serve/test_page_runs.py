@@ -12,6 +12,7 @@ from glasshead.train.record import Recorder
 
 from .conftest import until
 from .test_running import stored
+from .trained import READER_STEPS
 
 SCRIPT = "<img src=x onerror=alert(1)>"
 PNG = bytes.fromhex(
@@ -77,7 +78,7 @@ def test_curves_lie_over_each_other_and_can_be_left_out(page, served, world_runs
 def test_a_run_that_trains_is_followed(page, server, folder):
     file = folder / "reader" / "metrics.jsonl"
     config = folder / "reader" / "config.json"
-    config.write_text(config.read_text().replace('"steps": 900', '"steps": 9000'))
+    config.write_text(config.read_text().replace(f'"steps": {READER_STEPS}', '"steps": 9000'))
     open_runs(page, server(folder))
     with open(file, "ab") as growing:
         growing.write(b'{"step": 1000, "loss": 0.5, "lr": 0.1}\n{"step": 1010, "val')

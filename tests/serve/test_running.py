@@ -19,6 +19,8 @@ from glasshead.serve.library import Library
 from glasshead.serve.run_files import Sample, read_metrics, read_samples
 from glasshead.train.record import Journal, Recorder
 
+from .trained import READER_STEPS
+
 SCRIPT = "<script>alert(1)</script>"
 
 
@@ -124,7 +126,7 @@ def test_metrics_samples_and_settings_of_a_run(served, world_runs):
     assert (again["lines"], again["anew"]) == ([], False)
     assert get(served, "runs/writer/samples").json() == {"samples": []}
     samples = get(served, "runs/reader/samples").json()["samples"]
-    assert samples[-1]["step"] == 900
+    assert samples[-1]["step"] == READER_STEPS
     assert "它(→小猫)" in samples[-1]["text"]
     config = get(served, "runs/writer/config").json()
     assert config["kind"] == "gpt"

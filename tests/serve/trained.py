@@ -12,6 +12,7 @@ from glasshead.train.presets import find_preset
 from glasshead.train.progress import Watch
 
 SEED = 1
+READER_STEPS = 750
 
 
 def train(work: Path, place: Path) -> None:
@@ -21,7 +22,7 @@ def train(work: Path, place: Path) -> None:
     writer.start()
     train_all(
         [
-            Job("reader", "refer", work / "reader", {**flags, "steps": 750, "eval_every": 375}),
+            Job("reader", "refer", work / "reader", {**flags, "steps": READER_STEPS, "eval_every": 375}),
             Job("translator", "world", work / "translator",
                 {**flags, "steps": 300, "eval_every": 150}),
         ],

@@ -1,4 +1,4 @@
-"""What this machine gives a program: each kind of work timed alone, at a model's own sizes."""
+"""What this machine gives a program: kinds of work timed alone, at a model's own sizes."""
 
 import math
 import statistics
@@ -65,7 +65,7 @@ def probe(s: Setting, device: torch.device) -> Rates:
     half = torch.autocast(device.type, torch.bfloat16, enabled=s.training and s.itemsize == 2)
     with half, torch.set_grad_enabled(s.training):
         # All that a token has besides products is gone before the next call is made.
-        memory = math.inf if s.T == 1 else _memory(s, device, dtype)
+        memory = math.inf if s.T == 1 and not s.training else _memory(s, device, dtype)
         call = _call(s, device)
         if s.cuda or s.training:
             matmul, attention = _matmul(s, device, dtype), _attention(s, device, dtype)
@@ -266,7 +266,7 @@ def _memory(s: Setting, device: torch.device, dtype: torch.dtype) -> float:
         many = -(-ENOUGH // s.tokens)
         return many * moved / _beyond(passes(many * s.B, s.T), passes(1, 1), device)
     # As many layers as a model has, so that none finds its numbers in the cache.
-    several = min(8, config.n_layers)
+    several = max(1, min(8, config.n_layers))
     whole, least = ([passes(B, T) for _ in range(several)] for B, T in ((s.B, s.T), (1, 1)))
     return several * moved / _beyond(_all(whole), _all(least), device)
 
