@@ -22,7 +22,8 @@ def train(work: Path, place: Path) -> None:
     writer.start()
     train_all(
         [
-            Job("reader", "refer", work / "reader", {**flags, "steps": READER_STEPS, "eval_every": 375}),
+            Job("reader", "refer", work / "reader",
+                {**flags, "steps": READER_STEPS, "eval_every": 375}),
             Job("translator", "world", work / "translator",
                 {**flags, "steps": 300, "eval_every": 150}),
         ],
