@@ -35,14 +35,14 @@ def test_what_is_asked_for_is_not_overruled():
     ("flags", "limit", "crashes", "picked"),
     [
         ({"amx_bf16"}, None, False, "bf16"),
-        ({"avx512_bf16"}, None, False, "float32"),
-        ({"amx_bf16"}, "AVX512_CORE_FP16", False, "float32"),
-        ({"amx_bf16"}, None, True, "float32"),
+        ({"avx512_bf16"}, None, False, "bf16"),
+        ({"avx512f"}, None, False, "float32"),
+        ({"avx512_bf16"}, "AVX512_CORE", False, "float32"),
+        ({"amx_bf16", "avx512_bf16"}, "AVX512_CORE_FP16", False, "float32"),
+        ({"amx_bf16", "avx512_bf16"}, None, True, "float32"),
     ],
 )
-def test_bf16_is_picked_on_a_cpu_whose_matrix_unit_works(
-    monkeypatch, flags, limit, crashes, picked
-):
+def test_bf16_is_picked_on_a_cpu_that_is_good_at_it(monkeypatch, flags, limit, crashes, picked):
     monkeypatch.setattr(machine, "cpu_flags", lambda: frozenset(flags))
     monkeypatch.setattr(machine, "amx_crashes", lambda: crashes)
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
