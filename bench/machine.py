@@ -5,6 +5,7 @@ import platform
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 import torch
 
@@ -17,7 +18,7 @@ __all__ = ["Machine", "bandwidth", "matrix_peak", "this_machine"]
 class Machine:
     """What is told of a machine: nothing that tells one from another of its kind."""
 
-    slug: str  # such as cpu-2-cores or nvidia-h200
+    slug: str  # such as amd-epyc-2-cores or nvidia-h200
     name: str
     torch: str
     python: str
@@ -31,7 +32,7 @@ def this_machine(device: str, quick: bool = False) -> Machine:
         name, dtypes = torch.cuda.get_device_name(), ("bfloat16", "float32")
     else:
         n = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        name = f"CPU, {n} cores"
+        name = f"{_processor()}, {n} cores"
     return Machine(
         slug=re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-"),
         name=name,
@@ -40,6 +41,16 @@ def this_machine(device: str, quick: bool = False) -> Machine:
         read=bandwidth(device, quick),
         peaks={dtype: matrix_peak(device, dtype, quick) for dtype in dtypes},
     )
+
+
+def _processor() -> str:
+    """Its family, such as AMD EPYC or Intel Xeon (Linux); CPU where it cannot be read."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return "CPU"
+    model = next((line for line in lines if line.startswith("model name")), ":").partition(":")[2]
+    return " ".join(re.sub(r"\(.*?\)|@.*", " ", model).split()[:2]) or "CPU"
 
 
 @lru_cache
