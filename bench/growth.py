@@ -191,7 +191,7 @@ def alone(work: Callable[[Size], dict[str, Found]], size: Size) -> dict[str, Fou
 def page(kept: dict[str, Any]) -> str:
     """The picture and the table, as docs/results.md has them."""
     machine, base = kept["machine"], kept["base"]
-    dtype = "float32" if machine["slug"].startswith("cpu") else "bf16"
+    dtype = "float32" if machine["slug"].endswith("cores") else "bf16"
     lines = [
         f"`python -m bench.growth` on {machine['name']}, torch {machine['torch']}, {dtype}. Where "
         f"it is not what grows: {base['n_layers']} layers, width {base['width']}, "
