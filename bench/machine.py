@@ -5,11 +5,11 @@ import platform
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 import torch
 
 from bench.timing import clock
+from glasshead.machine import cpu_name
 
 __all__ = ["Machine", "bandwidth", "matrix_peak", "this_machine"]
 
@@ -44,13 +44,8 @@ def this_machine(device: str, quick: bool = False) -> Machine:
 
 
 def _processor() -> str:
-    """Its family, such as AMD EPYC or Intel Xeon (Linux); CPU where it cannot be read."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return "CPU"
-    model = next((line for line in lines if line.startswith("model name")), ":").partition(":")[2]
-    return " ".join(re.sub(r"\(.*?\)|@.*", " ", model).split()[:2]) or "CPU"
+    """Its family, such as AMD EPYC or Intel Xeon."""
+    return " ".join(re.sub(r"\(.*?\)|@.*", " ", cpu_name()).split()[:2]) or "CPU"
 
 
 @lru_cache

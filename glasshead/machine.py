@@ -18,7 +18,9 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["SAFE_ISA", "amx_crashes", "cpu_flags", "settle_half_precision", "triton_works"]
+__all__ = [
+    "SAFE_ISA", "amx_crashes", "cpu_flags", "cpu_name", "settle_half_precision", "triton_works",
+]  # fmt: skip
 
 SAFE_ISA = "AVX512_CORE_FP16"
 
@@ -52,12 +54,20 @@ def settle_half_precision() -> bool:
 @lru_cache
 def cpu_flags() -> frozenset[str]:
     """The features that the processor announces (Linux); empty where it cannot be read."""
+    return frozenset(_cpu_told("flags").split())
+
+
+def cpu_name() -> str:
+    """What the processor calls itself."""
+    return _cpu_told("model name") or platform.processor() or platform.machine()
+
+
+def _cpu_told(what: str) -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
-        return frozenset()
-    flags = next((line for line in lines if line.startswith("flags")), ":")
-    return frozenset(flags.partition(":")[2].split())
+        return ""
+    return next((line for line in lines if line.startswith(what)), "").partition(":")[2].strip()
 
 
 @lru_cache

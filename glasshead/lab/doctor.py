@@ -21,7 +21,7 @@ from typing import Any
 from glasshead import __version__
 from glasshead.errors import install_command
 from glasshead.lab.kernels import CALLS, DTYPES, Choice, choices
-from glasshead.machine import cpu_flags, settle_half_precision
+from glasshead.machine import cpu_flags, cpu_name, settle_half_precision
 
 __all__ = [
     "CALLS", "CPU", "DTYPES", "Device", "Findings", "Package", "Problem", "Torch", "as_json",
@@ -158,7 +158,7 @@ def examine() -> Findings:
         system=platform.platform(),
         torch=found,
         cpu=CPU(
-            name=_cpu_name(),
+            name=cpu_name(),
             cores=_cores(),
             threads=torch.get_num_threads() if torch else None,
             flags=tuple(flag for flag in FLAGS if flag in cpu_flags()),
@@ -273,7 +273,7 @@ def _torch() -> tuple[Torch, Any]:
 
 
 def _devices(torch: Any) -> tuple[tuple[Device, ...], tuple[str, ...]]:
-    found = [Device("cpu", _cpu_name(), _memory())]
+    found = [Device("cpu", cpu_name(), _memory())]
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         try:
@@ -282,7 +282,7 @@ def _devices(torch: Any) -> tuple[tuple[Device, ...], tuple[str, ...]]:
                 found.append(Device(f"cuda:{number}", about.name, about.total_memory))
             if torch.backends.mps.is_available():
                 memory = torch.mps.recommended_max_memory()
-                found.append(Device("mps", _cpu_name(), memory))
+                found.append(Device("mps", cpu_name(), memory))
         except RuntimeError as error:  # a driver that is there and does not work
             return tuple(found), (_first_line(error),)
     return tuple(found), tuple(_first_line(warning.message) for warning in heard)
@@ -296,15 +296,6 @@ def _cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return next(iter(names), platform.processor() or platform.machine())
 
 
 def _memory() -> int | None:
