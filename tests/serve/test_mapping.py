@@ -13,7 +13,7 @@ from glasshead.generate.recorded import open_subject
 from glasshead.observe.atlas import open_glass
 from glasshead.observe.subject import RecordConfig
 from glasshead.text.tinyworld import corpus
-from tests.serve.made_up import SCRIPT, long_atlas
+from tests.serve.made_up import SCRIPT, D, long_atlas
 
 TEXT = "".join(corpus(24, "zh", 1))  # longer than what the models were trained on
 
@@ -210,18 +210,35 @@ def test_a_glass_file_is_opened_without_being_measured(server, book):
 
 
 def test_no_page_of_100_000_tokens_takes_more_than_100_ms(server, book):
-    """By the processor's clock, which a loaded machine moves little; the best of three pages.
+    """By the processor's clock; the best of three pages.
 
-    From level 7 on cells are made of those that were measured, and take next to nothing.
+    A processor whose other half is busy is slower by that clock too. Then a page may take half as
+    long again as its arithmetic alone takes in the same minute. From level 7 on cells are made of
+    those that were measured, and take next to nothing.
     """
     mine = server(book.parent)
     with httpx.Client(base_url=mine.url, timeout=60) as ask:
         told = ask.post("/api/open", json={"model": "<b>long.glass"}).json()
         for level in range(7):
             row = 100_000 // (128 << level) - 1  # the last whole one
-            took = []
+            took, alone = [], []
             for col in range(3):
                 start = time.process_time()
                 page(ask, told, layer=0, head=0, level=level, row=row, col=col)
                 took.append(time.process_time() - start)
-            assert min(took) < 0.1, f"level {level}: {took}"
+                alone.append(arithmetic(128 << level))
+            assert min(took) < max(0.1, 1.5 * min(alone)), f"level {level}: {took}, {alone}"
+
+
+def arithmetic(side):
+    """Seconds of a page's products, powers, sums and maxima, in blocks that stay in the cache."""
+    q, k, weights = torch.randn(256, D + 1), torch.randn(D + 1, 1024), torch.empty(256, 1024)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    start = time.process_time()
+    for _ in range(side**2 // weights.numel()):
+        torch.mm(q, k, out=weights).exp2_()
+        weights.sum(0), weights.amax(0)
+    took = time.process_time() - start
+    torch.set_num_threads(threads)
+    return took

@@ -73,6 +73,27 @@ def test_what_failed_can_be_asked_again(page, served, view, how):
 
 
 @pytest.mark.parametrize("view", ["look", "steps"])
+def test_a_text_that_is_sent_again_while_it_is_read_is_shown(page, served, view):
+    """Who waits a moment too long before Enter sends it twice: the pause has sent it already."""
+    opened(page, served, f"lang=en&model=reader&view={view}")
+    shown = {"look": ".words-over .word", "steps": ".query-words button"}[view]
+    page.wait_for_selector(shown)
+    text = page.locator(".tries .chip").nth(2).get_attribute("title")
+    held = []
+    page.route("**/api/look", lambda route: held.append(route))
+    page.fill(".asking textarea", text)
+    until(lambda: (page.wait_for_timeout(20), len(held) == 1)[1])
+    page.keyboard.press("Enter")
+    until(lambda: (page.wait_for_timeout(20), len(held) == 2)[1])
+    held[1].continue_()
+    page.wait_for_function(
+        """([shown, text]) => [...document.querySelectorAll(shown)]
+            .map((one) => one.dataset.word ?? one.textContent).join("") === text""",
+        arg=[shown, text],
+    )
+
+
+@pytest.mark.parametrize("view", ["look", "steps"])
 def test_a_text_that_the_server_forgot_is_read_again(page, server, world_runs, view):
     mine = server(world_runs)
     opened(page, mine, f"lang=en&model=reader&view={view}&layer=0&head=0")

@@ -47,7 +47,7 @@ function mount(root, { entry, state, api }) {
     set({ key: pin.col === i ? null : cols[i].start, query: "none" });
   }
 
-  const kept = (name, ask) => answers.once(name, () => ask(leaving.signal));
+  const kept = (name, ask) => answers.once(name, ask, leaving.signal);
 
   async function show(now, fresh = false) {
     const mine = ++turn;

@@ -101,11 +101,14 @@ export class Answers {
     this.known.clear();
   }
 
-  once(name, ask) {
+  // A question that is given up can be asked again at once, before its end has got about.
+  once(name, ask, signal) {
     if (!this.known.has(name)) {
-      const answer = ask();
+      const answer = ask(signal);
+      const drop = () => this.known.get(name) === answer && this.known.delete(name);
       this.known.set(name, answer);
-      answer.catch(() => this.known.delete(name));
+      signal.addEventListener("abort", drop);
+      answer.then(() => signal.removeEventListener("abort", drop), drop);
       if (this.known.size > this.most) this.known.delete(this.known.keys().next().value);
     }
     return this.known.get(name);

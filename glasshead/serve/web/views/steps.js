@@ -86,7 +86,7 @@ function mount(root, { entry, state, api }) {
 
   async function read(now, text, past) {
     const { signal } = leaving;
-    const data = await answers.once(`look ${text}`, () => api.post("/api/look", { model: entry.id, text, tokens: true }, { signal }));
+    const data = await answers.once(`look ${text}`, (signal) => api.post("/api/look", { model: entry.id, text, tokens: true }, { signal }), signal);
     if (past()) return;
     bar.tell(t("look.read", { tokens: data.layers[0].T, layers: data.layers.length, heads: data.layers.reduce((n, one) => n + one.heads, 0) }));
     if (data.long) return fill(body, h("div", { class: "empty" }, h("h1", {}, t("steps.long")), h("p", { class: "quiet" }, t("steps.long.hint"))));
@@ -95,7 +95,7 @@ function mount(root, { entry, state, api }) {
     const rows = data[layer.rows];
     const pronoun = lastPronoun(rows.map((one) => one.text));
     const query = counted(now.query, rows.length) ?? (pronoun < 0 ? rows.length - 1 : pronoun);
-    const found = await answers.once(`steps ${data.seen} ${layer.index} ${head} ${query}`, () => api.get(path(data, layer, head, query), { signal }));
+    const found = await answers.once(`steps ${data.seen} ${layer.index} ${head} ${query}`, (signal) => api.get(path(data, layer, head, query), { signal }), signal);
     if (past()) return;
     const options = { scale: now.scale !== "off", mask: ["causal", "none"].includes(now.mask) ? now.mask : "model", temperature: warmth(Number(now.heat ?? 0) || 0) };
     const changed = !options.scale || options.mask !== "model" || options.temperature !== 1;
