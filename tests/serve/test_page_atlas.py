@@ -267,5 +267,60 @@ def test_heads_are_chosen_by_arrow_keys(page, served):
     assert page.locator(".numbers tr").count() >= 10
 
 
-def corpus_text():
-    return "".join(corpus(5, "zh", 1))
+def test_a_second_text_is_shown_and_back_shows_the_first(page, served):
+    first, second, third = (corpus_text(seed) for seed in (1, 2, 3))
+    page.goto(f"{served.url}/#view=atlas&lang=en&model=writer&text={first}")
+    page.wait_for_selector(READY)
+    other_text(page, second)
+    shows(page, second)
+    page.go_back()
+    shows(page, first)
+    # An answer that comes late does not take the place of what is shown by then.
+    held = []
+    page.route("**/api/atlas", lambda route: held.append(route))
+    other_text(page, third)
+    until(lambda: (page.wait_for_timeout(20), held)[1])
+    page.unroute("**/api/atlas")
+    page.go_forward()
+    shows(page, second)
+    with suppress(playwright.Error):  # it has been given up
+        held[0].continue_()
+    page.wait_for_load_state("networkidle")
+    shows(page, second)
+    assert now(page)["text"] == second
+
+
+def test_a_recording_that_the_server_forgot_is_made_again_once(page, server, world_runs):
+    mine = server(world_runs)
+    page.goto(f"{mine.url}/#view=atlas&lang=en&model=writer&text={corpus_text()}")
+    page.wait_for_selector(READY)
+    store = mine.app.state.seen
+    store._forget(next(iter(store._kept)))
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.locator(".heads button").last.click()
+    until(lambda: (page.wait_for_timeout(20), any("/api/atlas" in url for url in asked))[1])
+    shows(page, corpus_text())
+    page.wait_for_load_state("networkidle")
+    assert sum(url.endswith("/api/atlas") for url in asked) == 1
+    assert "head 3" in page.inner_text(".numbers h2")
+    page.troubles[:] = [one for one in page.troubles if "404" not in one]
+
+
+def other_text(page, text):
+    page.get_by_role("button", name="Other text").click()
+    page.locator("textarea").fill(text)
+    page.get_by_role("button", name="Read", exact=True).click()
+
+
+def shows(page, text):
+    """The map of this text is drawn, and its words stand beside it."""
+    page.wait_for_selector(READY)
+    page.wait_for_function(
+        "text => document.querySelector('.strip')?.textContent.includes(text)", arg=text
+    )
+    page.wait_for_selector(".legend canvas")
+
+
+def corpus_text(seed=1):
+    return "".join(corpus(5, "zh", seed))

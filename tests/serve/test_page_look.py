@@ -222,6 +222,10 @@ def test_a_long_text_is_sent_to_the_atlas(page, server, tmp_path):
     byte_gpt(tmp_path / "bytes")
     opened(page, server(tmp_path), "lang=en&text=short")
     page.fill(".asking textarea", "a b c d " * 110)
+    page.wait_for_selector("text=Open in the Atlas")
+    page.click("#save")
+    page.click("#save-menu [data-kind=png]")
+    page.wait_for_selector(".toast >> text=nothing to save yet")  # no picture of the text before
     page.get_by_role("button", name="Open in the Atlas").click()
     page.wait_for_function("() => location.hash.includes('view=atlas')")
     assert page.get_by_role("tab", name="Atlas").get_attribute("aria-selected") == "true"
@@ -286,3 +290,55 @@ def _cell(page, row, col):
     )
     x = box["x"] + place["left"] + (col + 0.5) * place["cell"]
     return x, box["y"] + place["top"] + (row + 0.5) * place["cell"]
+
+
+def shows(page, text):
+    page.wait_for_function(
+        """([shown, text]) => [...document.querySelectorAll(shown)]
+            .map((one) => one.dataset.word).join("") === text""",
+        arg=[WORD, text],
+    )
+
+
+def test_what_was_typed_just_before_a_click_is_read_and_back_undoes_it(page, served):
+    opened(page, served, f"model=reader&lang=en&text={TEXT}")
+    page.wait_for_selector(".thumb[data-head='0:1']")
+    page.evaluate(
+        """text => {
+          const field = document.querySelector(".asking textarea");
+          field.value = text;
+          field.dispatchEvent(new InputEvent("input"));
+          document.querySelector(".thumb[data-head='0:1']").click();
+        }""",
+        OTHER,
+    )
+    field = page.locator(".asking textarea")
+    assert field.input_value() == OTHER
+    shows(page, OTHER)
+    field.focus()
+    page.go_back()
+    shows(page, TEXT)
+    assert field.input_value() == TEXT
+
+
+def test_half_a_word_is_not_read(page, served):
+    opened(page, served, f"model=reader&lang=en&text={TEXT}")
+    asked = []
+    page.on("request", lambda request: request.method == "POST" and asked.append(request))
+    page.locator(".asking textarea").fill("")
+    keys = page.context.new_cdp_session(page)
+    keys.send("Input.imeSetComposition", {"text": "na", "selectionStart": 2, "selectionEnd": 2})
+    page.wait_for_timeout(700)  # longer than it waits for another key
+    keys.send("Input.insertText", {"text": OTHER})
+    shows(page, OTHER)
+    assert {request.post_data_json["text"] for request in asked} == {OTHER}
+
+
+def test_examples_that_did_not_come_are_asked_for_again(page, served):
+    page.route("**/examples?*", lambda route: route.abort())
+    page.goto(f"{served.url}/#view=look&model=reader&lang=en")
+    page.wait_for_selector(".problem:has-text('does not answer')")
+    page.unroute("**/examples?*")
+    page.locator("#theme").click()
+    page.wait_for_selector(WORD)
+    page.troubles.clear()  # the browser tells of the failed request

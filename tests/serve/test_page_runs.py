@@ -100,6 +100,44 @@ def test_a_run_that_trains_is_followed(page, server, folder):
     assert "step 1,010 of 9,000" in page.locator(".run-list li[data-id='reader']").inner_text()
 
 
+def test_a_server_that_is_lost_is_told_until_it_is_back(page, server, folder):
+    config = folder / "reader" / "config.json"
+    config.write_text(config.read_text().replace(f'"steps": {READER_STEPS}', '"steps": 9000'))
+    (folder / "reader" / "metrics.jsonl").touch()
+    page.clock.install()
+    open_runs(page, server(folder))
+    page.wait_for_selector(".run-list .badge.live")
+    page.wait_for_selector(".run-settings table")
+    page.route("**/api/runs", lambda route: route.abort())
+    page.clock.fast_forward(10_000)
+    page.wait_for_selector(".run-side .problem:has-text('does not answer')")
+    assert page.locator(".badge.live").count() == 0
+    assert page.locator(".run-list li").count() == 4  # what was known stays
+    page.unroute("**/api/runs")
+    page.clock.fast_forward(10_000)
+    page.wait_for_selector(".run-list .badge.live")
+    assert page.locator(".problem").count() == 0
+    page.troubles.clear()  # the browser tells of the failed request
+
+
+def test_a_run_is_asked_for_its_curve_once_at_a_time(page, served):
+    open_runs(page, served, "&shown=writer")
+    page.wait_for_selector(".run-chart li[data-id='writer']", state="attached")
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.evaluate(
+        """async () => {
+          const state = await import("/web/state.js");
+          state.set({ shown: "reader" });
+          state.set({ linear: 1 });
+        }"""
+    )
+    page.wait_for_selector(
+        ".run-chart li[data-id='reader']:not(:has-text('step 0,'))", state="attached"
+    )
+    assert sum(url.endswith("/reader/metrics?after=") for url in asked) == 1
+
+
 def test_broken_runs_say_why(page, server, folder):
     open_runs(page, server(folder))
     half = page.locator(".run-list li[data-id='half']")

@@ -322,3 +322,31 @@ def test_nothing_is_saved_of_nothing(page, served):
     page.click("#save")
     page.click("#save-menu [data-kind=png]")
     page.wait_for_selector(".toast >> text=nothing to save yet")
+
+
+def test_a_page_is_saved_as_it_was_when_it_was_asked_for(page, served, tmp_path):
+    opened(page, served, "steps")
+    before = words(page, "steps")
+    held = []
+    page.route("**/api/page", lambda route: held.append(route))
+    page.click("#save")
+    page.click("#save-menu [data-kind=html]")
+    until(lambda: (page.wait_for_timeout(20), held)[1])
+    page.locator(".tries .chip").nth(1).click()
+    page.locator("#tab-look").click()
+    with page.expect_download() as download:
+        held[0].continue_()
+    download.value.save_as(tmp_path / "steps.html")
+    other = page.context.new_page()
+    other.goto((tmp_path / "steps.html").as_uri())
+    other.wait_for_selector(f"{VIEWS['steps'][1]}, .problem", state="attached")
+    assert words(other, "steps") == before
+    page.goto("about:blank")
+    page.troubles.clear()  # a file is no server
+
+
+def test_saved_runs_are_there_also_in_a_tab_behind_others(page, alone, kept):
+    page.add_init_script("Object.defineProperty(document, 'hidden', { get: () => true })")
+    alone(kept["runs"][0])
+    wait(page, "runs", VIEWS["runs"][1])
+    assert words(page, "runs") == kept["runs"][1]

@@ -97,6 +97,16 @@ def test_back_undoes_a_change_of_view(page, served):
     assert page.get_by_role("tab", name="Look").get_attribute("aria-selected") == "true"
 
 
+def test_skipping_to_the_content_changes_nothing_else(page, served):
+    opened(page, served, "lang=en&view=steps&model=reader&head=2")
+    page.wait_for_selector(".steps-table", state="attached")
+    page.locator("#skip").focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "view"
+    assert "view=steps" in page.url
+    assert page.get_by_role("tab", name="Steps").get_attribute("aria-selected") == "true"
+
+
 def test_tabs_are_moved_along_by_arrows(page, served):
     opened(page, served, "lang=en&view=look")
     page.get_by_role("tab", name="Look").focus()

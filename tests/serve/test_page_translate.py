@@ -156,3 +156,30 @@ def test_in_chinese_in_the_dark_on_a_phone(page, served, shot):
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(21, 23, 27)"
     shot(page, "translate-phone")
+
+
+def test_what_is_typed_and_not_sent_yet_stays(page, served):
+    open_translate(page, served)
+    field = page.locator("textarea")
+    field.fill(SEED.flipped().text("zh"))
+    with page.expect_request("**/api/translate") as asked:
+        page.locator(".translate-source select").first.select_option("2")
+    assert asked.value.post_data_json["text"] == SEED.text("zh")
+    page.locator("#language").click()
+    page.wait_for_selector(".translation mark:text-is('es')")
+    assert field.input_value() == SEED.flipped().text("zh")
+
+
+def test_after_a_translation_into_nothing_another_can_be_chosen(page, served):
+    def emptied(route):
+        told = (reply := route.fetch()).json()
+        told["parts"][0]["candidates"][1] |= {"text": "", "target": []}
+        route.fulfill(response=reply, json=told)
+
+    page.route("**/api/translate", emptied)
+    open_translate(page, served)
+    page.locator(".translate-list button").nth(1).click()
+    page.wait_for_selector(".translate-heads canvas", state="hidden")
+    page.locator(".translate-list button").first.click()
+    page.wait_for_selector(".translate-heads canvas")
+    assert translation(page) == SEED.text("de")

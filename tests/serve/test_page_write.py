@@ -166,3 +166,54 @@ def test_in_chinese_in_the_dark_on_a_phone(page, served, shot):
     page.wait_for_selector("text=接下来可能是")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     shot(page, "write-phone")
+
+
+def test_what_is_typed_and_not_sent_yet_stays(page, served):
+    open_write(page, served, f"&text={TEXT}")
+    page.wait_for_selector(".write-heads li")
+    field = page.locator("textarea")
+    field.fill("小狗")
+    page.locator("#theme").click()
+    assert field.input_value() == "小狗"
+    page.locator("#language").click()
+    page.wait_for_selector("text=接下来可能是")
+    assert field.input_value() == "小狗"
+    assert "".join(tokens(page)) == TEXT
+    # Another text in the address is news.
+    page.evaluate("location.hash = location.hash.replace(/text=[^&]*/, 'text=小猫')")
+    until(lambda: (page.wait_for_timeout(20), tokens(page)[:2] == ["小", "猫"])[1])
+    assert field.input_value() == "小猫"
+
+
+def test_what_went_wrong_while_writing_stays_until_something_begins(page, served):
+    open_write(page, served, f"&max=16&text={TEXT}")
+    page.wait_for_selector(".write-heads li")
+    told = {"error": {"message": "no more ink"}}
+    page.route("**/api/write", lambda route: route.fulfill(status=500, json=told))
+    with page.expect_response("**/api/write/look"):  # comes after all else
+        page.get_by_role("button", name="Go on").click()
+    assert "no more ink" in page.locator(".write-form .problem").inner_text()
+    page.unroute("**/api/write")
+    page.get_by_role("button", name="One token").click()
+    page.wait_for_selector(".write-form .problem", state="detached")
+    page.troubles.clear()  # the browser reports the 500
+
+
+def test_where_nothing_is_written_any_more_nothing_can_be_stopped(page, served):
+    open_write(page, served, f"&max=1024&go=1&text={TEXT}")
+    until(lambda: page.evaluate("document.querySelectorAll('.token').length > 14"))
+    page.route("**/api/write/read", lambda route: route.abort())
+    page.locator("textarea").press("Control+Enter")
+    page.wait_for_selector(".write-form .problem")
+    assert page.get_by_role("button", name="Write", exact=True).is_visible()
+    assert not page.get_by_role("button", name="Stop").is_visible()
+    page.troubles.clear()  # the browser tells of the failed request
+
+
+def test_in_another_language_what_may_come_next_is_that_of_the_last_token(page, served):
+    open_write(page, served, f"&max=1024&go=1&text={TEXT}")
+    until(lambda: page.evaluate("document.querySelectorAll('.token').length > 14"))
+    with page.expect_request("**/api/write/read") as asked:
+        page.locator("#language").click()
+    assert len(asked.value.post_data_json["ids"]) == len(tokens(page))
+    page.wait_for_selector(".write-heads li")

@@ -58,6 +58,7 @@ export const forget = recorded.forget;
 
 export async function gather(asks) {
   const found = {};
+  const told = recorded.all(); // of the view as it is now
   let size = 0;
   const add = (key, answer) => {
     if (key in found || size + recorded.cost(answer) > recorded.ROOM) return;
@@ -77,7 +78,7 @@ export async function gather(asks) {
     }
   };
   await Promise.all(Array.from({ length: AT_ONCE }, some));
-  for (const [key, answer] of recorded.all()) add(key, answer);
+  for (const [key, answer] of told) add(key, answer);
   return found;
 }
 

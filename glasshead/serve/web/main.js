@@ -22,12 +22,14 @@ const AUTO = "M10 2.5a7.5 7.5 0 1 0 0 15zM10 2.5a7.5 7.5 0 0 1 0 15";
 
 const header = document.getElementById("header");
 const main = document.getElementById("view");
+const skip = document.getElementById("skip");
 const night = matchMedia("(prefers-color-scheme: dark)");
 let entries = [];
 let about = {}; // what else /api/models told: limits, version
 let mounted = null; // {key, view, entry, handle}
 let tried = false; // a key that was typed
 
+skip.addEventListener("click", (event) => (event.preventDefault(), main.focus())); // the address says something else
 start();
 
 async function start() {
@@ -67,7 +69,7 @@ function dress() {
   document.documentElement.lang = language() === "zh" ? "zh-Hans" : "en";
   const wanted = theme ?? remembered("theme");
   document.documentElement.dataset.theme = wanted === "dark" || wanted === "light" ? wanted : night.matches ? "dark" : "light";
-  document.getElementById("skip").textContent = t("shell.skip");
+  skip.textContent = t("shell.skip");
 }
 
 // -- what is shown --

@@ -155,10 +155,12 @@ async function saveSvg(shown) {
 
 async function saveHtml({ view, entry, handle, about }) {
   const slow = setTimeout(() => toast(t("save.gathering")), SLOW);
+  // As it is now: while the rest is gathered, one may go on, or elsewhere.
+  const now = { ...state.get(), view: view.id, model: entry?.id, lang: language(), theme: theme() };
+  const kept = structuredClone(handle?.kept?.() ?? null);
   const [answers, { before, after }] = await Promise.all([api.gather(handle?.wants?.() ?? []), api.get("/api/page", { keep: false })]).finally(() => clearTimeout(slow));
   answers["GET /api/models"] = { headers: { "content-type": "application/json" }, json: { ...about, models: entry ? [entry] : [] } };
-  const now = { ...state.get(), view: view.id, model: entry?.id, lang: language(), theme: theme() };
-  const data = { kind: "saved", views: [view.id], state: now, kept: handle?.kept?.() ?? null, answers };
+  const data = { kind: "saved", views: [view.id], state: now, kept, answers };
   // Inside of a script element only "<" could mean anything else.
   return new Blob([before, JSON.stringify(data).replaceAll("<", "\\u003c"), after], { type: "text/html" });
 }

@@ -26,14 +26,12 @@ class Atlas {
   constructor(root, context) {
     Object.assign(this, { root, ...context });
     styles("views/atlas.css");
-    this.control = new AbortController();
     // Where one stood in another text means nothing in this one.
     if (last && last !== this.#subject()) this.state.set({ at: null });
     this.#open();
   }
 
-  #subject() {
-    const { text, seen } = this.state.get();
+  #subject({ text, seen } = this.state.get()) {
     return [this.entry.id, this.entry.kind === "glass" ? "" : (text ?? seen ?? "")].join("\n");
   }
 
@@ -42,6 +40,7 @@ class Atlas {
   async #open() {
     const { entry, state } = this;
     const { text, seen } = state.get();
+    this.subject = this.#subject();
     if (entry.kind !== "glass" && !text && !seen) return this.#ask("");
     this.#wait(t(entry.kind === "glass" ? "atlas.opening" : "atlas.reading"));
     try {
@@ -63,11 +62,13 @@ class Atlas {
   }
 
   #wait(words) {
+    this.#close();
     fill(this.root, h("p", { class: "quiet busy waiting", role: "status" }, words));
   }
 
   // A model needs a text first.
   async #ask(text, error = null) {
+    this.#close();
     const most = this.limits?.max_text ?? 100000;
     const field = h("textarea", { rows: 10, placeholder: t("atlas.placeholder"), "aria-label": t("atlas.text"), maxlength: most });
     field.value = text;
@@ -99,7 +100,9 @@ class Atlas {
     this.#wait(t("atlas.reading"));
     try {
       const told = await this.#post("/api/atlas", { model: this.entry.id, text });
-      this.state.set({ text: text.length <= IN_ADDRESS ? text : null, seen: told.seen, at: null, layer: null, head: null }, { push: true });
+      const now = { text: text.length <= IN_ADDRESS ? text : null, seen: told.seen };
+      this.subject = this.#subject(now); // what comes back from the address is no news
+      this.state.set({ ...now, at: null, layer: null, head: null }, { push: true });
       this.#show(told);
     } catch (error) {
       if (!ended(error)) this.#ask(text, error);
@@ -110,18 +113,18 @@ class Atlas {
 
   #show(told) {
     const { state } = this;
-    clearInterval(this.watch);
     if (!told.layers.length) return fill(this.root, problem({ message: t("atlas.nothing") }, t));
     this.told = told;
-    last = this.#subject();
+    last = this.subject;
     this.tokens = new Tokens(this.api, told.seen);
-    this.map = new AtlasMap({
-      api: this.api, told, tokens: this.tokens, onmove: () => this.#moved(),
-      onlost: (error) => this.#lost(error),
-    });
+    const own = (act) => (...args) => map === this.map && act(...args); // one that was closed has no more say
+    const map = (this.map = new AtlasMap({
+      api: this.api, told, tokens: this.tokens, onmove: own(() => this.#moved()),
+      onlost: own((error) => this.#lost(error)),
+    }));
     this.map.names = [t("atlas.rows"), t("atlas.cols")];
     this.map.first = state.get().at;
-    gestures(this.map, { onpoint: (at, event) => this.#point(at, event), onpick: (at, event) => this.#pick(at, event) });
+    gestures(this.map, { onpoint: own((at, event) => this.#point(at, event)), onpick: own((at) => this.#pick(at)) });
     const strips = { tokens: this.tokens };
     this.from = new Strip({ ...strips, side: "rows", onpick: (y) => this.#go({ y }), onscroll: (y) => this.map.move({ y }) });
     this.to = new Strip({ ...strips, side: "cols", onpick: (x) => this.#go({ x }), onscroll: (x) => this.map.move({ x }) });
@@ -153,8 +156,19 @@ class Atlas {
   #lost(error) {
     if (error.status === 503) return fill(this.note, problem(error, t)); // of a saved page: it has no more
     if (error.status !== 404) return toast(error.message, error.hint, "bad");
-    this.map.stop();
     this.#open();
+  }
+
+  // What is shown, or on its way, makes room.
+  #close() {
+    this.control?.abort();
+    this.control = new AbortController();
+    this.asked?.abort();
+    clearInterval(this.watch);
+    for (const one of [this.settle, this.follow, this.followMore, this.look]) one?.cancel();
+    for (const one of [this.map, this.from, this.to]) one?.stop();
+    this.map = this.key = this.legendKey = this.layer = this.pinned = this.known = null;
+    tip.hide();
   }
 
   #tools() {
@@ -177,6 +191,7 @@ class Atlas {
   // -- the address, and what follows from it --
 
   update(now) {
+    if (this.#subject(now) !== this.subject) return void this.#open();
     if (!this.map) return;
     const { told } = this;
     const layer = told.layers.find((one) => String(one.index) === now.layer) ?? told.layers[0];
@@ -347,11 +362,6 @@ class Atlas {
   }
 
   unmount() {
-    this.control.abort();
-    this.asked?.abort();
-    clearInterval(this.watch);
-    for (const one of [this.settle, this.follow, this.followMore, this.look]) one?.cancel();
-    for (const one of [this.map, this.from, this.to]) one?.stop();
-    tip.hide();
+    this.#close();
   }
 }

@@ -143,7 +143,7 @@ export class AtlasMap {
   // -- frames --
 
   redraw() {
-    if (this.frame || !this.layer) return;
+    if (this.frame || this.stopped || !this.layer) return;
     this.frame = requestAnimationFrame(() => {
       this.frame = 0;
       if (!this.size[0]) return;
@@ -313,6 +313,7 @@ export class AtlasMap {
   }
 
   stop() {
+    this.stopped = true;
     cancelAnimationFrame(this.frame);
     this.watch.disconnect();
     this.tiles.stop();

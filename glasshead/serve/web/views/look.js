@@ -71,12 +71,12 @@ function mount(root, { entry, state, api }) {
   }
 
   async function read(now, text, past) {
-    if (!text.trim() && entry.kind !== "glass") return fill(body);
+    if (!text.trim() && entry.kind !== "glass") return ((book = null), fill(body));
     const tokens = now.tokens === "1";
     const data = await kept(`look ${tokens} ${text}`, (signal) => api.post("/api/look", { model: entry.id, text, tokens }, { signal }));
     if (past()) return;
     bar.tell(t("look.read", { tokens: count(data.layers[0].T), layers: data.layers.length, heads: data.layers.reduce((n, layer) => n + layer.heads, 0) }));
-    if (data.long) return fill(body, long());
+    if (data.long) return ((book = null), fill(body, long()));
 
     const group = layersLike(data, now);
     const [rows, cols] = [data[group[0].rows], data[group[0].cols]];

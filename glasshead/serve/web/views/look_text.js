@@ -10,9 +10,12 @@ const FRESH = { query: null, key: null, cut: null }; // what belongs to a text g
 export function textBar({ entry, state, api, again }) {
   let examples = null; // once they have been told
   let asked = null;
+  let last = ""; // what the field was given: anything else in it is being typed
   const field = h("textarea", { rows: 1, "aria-label": t("look.text"), spellcheck: "false", autocomplete: "off" });
   const typed = after(500, submit);
-  field.addEventListener("input", () => (grow(), typed()));
+  field.addEventListener("input", (event) => (grow(), event.isComposing || typed()));
+  field.addEventListener("compositionstart", () => typed.cancel()); // half a word is no text yet
+  field.addEventListener("compositionend", () => typed());
   field.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
@@ -40,8 +43,9 @@ export function textBar({ entry, state, api, again }) {
   const shown = (now) => now.text ?? examples?.[0]?.text ?? "";
 
   function draw(text) {
-    if (document.activeElement !== field) field.value = text;
+    if (field.value && field.value === last) field.value = text;
     else offer(field, text);
+    last = text;
     grow();
     if (!examples) return;
     fill(tries, examples.length > 1 && h("span", { class: "quiet small" }, t("look.try")), examples.slice(0, 4).map((one) =>
@@ -49,6 +53,7 @@ export function textBar({ entry, state, api, again }) {
   }
 
   function take(text) {
+    typed.cancel();
     field.value = text;
     const before = state.address();
     state.set({ text, ...FRESH, layer: null, head: null }, { push: true });
@@ -67,9 +72,11 @@ export function textBar({ entry, state, api, again }) {
     // The text of this state, once it is known; shown in the field.
     async text(now) {
       if (fixed) return "";
-      asked ??= api.get(`/api/look/examples?model=${encodeURIComponent(entry.id)}`).then((found) => (examples = found.examples));
+      asked ??= api.get(`/api/look/examples?model=${encodeURIComponent(entry.id)}`)
+        .then((found) => (examples = found.examples))
+        .finally(() => examples || (asked = null)); // what failed is asked again
       if (now.text === undefined) await asked;
-      else asked.then(() => draw(shown(state.get())), () => (asked = null));
+      else asked.then(() => draw(shown(state.get())), () => {});
       draw(shown(now));
       return shown(now);
     },

@@ -37,10 +37,13 @@ function mount(root, { kept }) {
   let gone = false;
   let waiting = 0;
   let found = null; // what /api/runs said
+  let lost = ""; // why it says no more
   let place = null; // of the chart
   const curves = new Map(Object.entries(kept ?? {})); // id → {cursor, loss: [[step, value]…], val, best, damaged}
   const canvas = h("canvas", { tabindex: 0, role: "img", "aria-label": t("runs.curves") });
   const said = spoken();
+  const trouble = h("div", {});
+  const growing = new Map(); // id → what is being asked of it
   const list = h("ul", { class: "run-list", "aria-label": t("runs.list") });
   const which = segmented({
     label: t("runs.which"),
@@ -58,7 +61,7 @@ function mount(root, { kept }) {
     h(
       "div",
       { class: "runs-top" },
-      h("div", { class: "card run-side" }, h("header", {}, h("h2", {}, t("runs.list"))), list),
+      h("div", { class: "card run-side" }, h("header", {}, h("h2", {}, t("runs.list"))), trouble, list),
       h("div", { class: "card" }, h("header", {}, h("h2", {}, t("runs.curves")), which, log), drawn, legend),
     ),
     about,
@@ -96,12 +99,13 @@ function mount(root, { kept }) {
     clearTimeout(waiting);
     if (gone) return;
     let again = SELDOM;
-    if (!document.hidden) {
+    if (saved || !document.hidden) {
       try {
         found = await api.get("/api/runs");
         if (gone) return;
+        tell(null);
         showList();
-        await Promise.all(chosen().map(grow));
+        await Promise.allSettled(chosen().map(grow));
         if (gone) return;
         draw();
         showFocus();
@@ -109,25 +113,39 @@ function mount(root, { kept }) {
         if (found.runs.some(isLive)) again = SOON;
       } catch (error) {
         if (gone) return;
-        if (!found) fill(list, h("li", {}, problem(error, t)));
+        tell(error);
+        if (found) showList();
       }
     }
     if (!saved) waiting = setTimeout(ask, again);
   }
 
+  // What is wrong is told once, and stands there until it is right again.
+  function tell(error) {
+    if ((error?.message ?? "") === lost) return;
+    lost = error?.message ?? "";
+    fill(trouble, error && problem(error, t));
+  }
+
+  // One question at a time: two would tell the same lines.
+  function grow(id) {
+    if (!growing.has(id)) growing.set(id, more(id).finally(() => growing.delete(id)));
+    return growing.get(id);
+  }
+
   // What a run wrote since the last time; all of it, however long.
-  async function grow(id) {
+  async function more(id) {
     if (saved && curves.has(id)) return;
     let curve = curves.get(id) ?? { cursor: "", loss: [], val: [], best: null, damaged: 0 };
     for (;;) {
-      const more = await api.get(`/api/runs/${path(id)}/metrics?after=${encodeURIComponent(curve.cursor)}`);
+      const told = await api.get(`/api/runs/${path(id)}/metrics?after=${encodeURIComponent(curve.cursor)}`);
       if (gone) return;
-      if (more.anew) curve = { loss: [], val: [], best: null, damaged: 0 };
-      for (const line of more.lines) read(curve, line, id, more.anew);
-      curve.cursor = more.cursor;
-      curve.damaged += more.damaged;
+      if (told.anew) curve = { loss: [], val: [], best: null, damaged: 0 };
+      for (const line of told.lines) read(curve, line, id, told.anew);
+      curve.cursor = told.cursor;
+      curve.damaged += told.damaged;
       curves.set(id, curve);
-      if (!more.more) return;
+      if (!told.more) return;
       draw();
     }
   }
@@ -184,7 +202,7 @@ function mount(root, { kept }) {
 
   function badge(run) {
     if (run.kind === "broken") return h("span", { class: "badge bad" }, t("runs.broken"));
-    if (!isLive(run)) return null;
+    if (lost || !isLive(run)) return null; // of a server that is away nobody knows
     return h("span", { class: "badge live", title: t("runs.live.ago", { seconds: Math.round(run.age) }) }, t("runs.live"));
   }
 
@@ -268,7 +286,7 @@ function mount(root, { kept }) {
       if (!found) return;
       showList();
       later();
-      Promise.all(chosen().filter((id) => !curves.has(id)).map(grow)).then(() => (draw(), showFocus()), () => {});
+      Promise.allSettled(chosen().filter((id) => !curves.has(id)).map(grow)).then(() => gone || (draw(), showFocus()));
       showFocus();
       inLab.draw();
     },

@@ -89,7 +89,10 @@ function mount(root, { entry, state, api }) {
     const data = await answers.once(`look ${text}`, (signal) => api.post("/api/look", { model: entry.id, text, tokens: true }, { signal }), signal);
     if (past()) return;
     bar.tell(t("look.read", { tokens: data.layers[0].T, layers: data.layers.length, heads: data.layers.reduce((n, one) => n + one.heads, 0) }));
-    if (data.long) return fill(body, h("div", { class: "empty" }, h("h1", {}, t("steps.long")), h("p", { class: "quiet" }, t("steps.long.hint"))));
+    if (data.long) {
+      book = null;
+      return fill(body, h("div", { class: "empty" }, h("h1", {}, t("steps.long")), h("p", { class: "quiet" }, t("steps.long.hint"))));
+    }
     const layer = data.layers.find((one) => String(one.index) === now.layer) ?? data.layers.findLast((one) => one.kind === "cross") ?? data.layers.at(-1);
     const head = counted(now.head, layer.heads) ?? 0;
     const rows = data[layer.rows];

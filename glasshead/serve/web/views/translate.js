@@ -17,13 +17,14 @@ export default {
   mount,
 };
 
-function mount(root, { entry }) {
+function mount(root, { entry, kept }) {
   styles("views/translate.css");
   let asked = null; // the request on its way
   let found = null; // what /api/translate said
   let looks = []; // of the chosen candidate, by layer: {source, target, shape, weights}
   let looked = ""; // which candidate they are of
   let said = ""; // the text that was translated, whatever is being typed
+  let addressed = state.get().text ?? ""; // the text that the address told last
   let gone = false;
 
   const text = h("textarea", { rows: 4, "aria-label": t("translate.source"), placeholder: t("translate.placeholder"), spellcheck: "false" });
@@ -41,26 +42,27 @@ function mount(root, { entry }) {
   begin();
 
   async function begin() {
-    text.value = state.get().text ?? "";
+    text.value = kept?.text === addressed ? kept.typed : addressed;
     fill(result, h("p", { class: "quiet" }, t("translate.empty")));
     const first = await examples.load();
     if (gone) return;
-    if (!text.value && first) {
+    if (!text.value && !addressed && first) {
       offer(text, first.text);
-      state.set({ text: text.value });
+      addressed = text.value;
+      state.set({ text: addressed });
     }
-    if (text.value) ask();
+    ask();
   }
 
   function send() {
-    const next = { text: text.value, best: null, part: null, pin: null };
-    const same = (state.get().text ?? "") === text.value;
-    state.set(next, { push: !same });
+    const same = text.value === addressed;
+    addressed = text.value;
+    state.set({ text: addressed, best: null, part: null, pin: null }, { push: !same });
     ask();
   }
 
   async function ask() {
-    const value = text.value;
+    const value = addressed;
     if (!value.trim()) return;
     asked?.abort();
     const own = (asked = new AbortController());
@@ -156,7 +158,7 @@ function mount(root, { entry }) {
     const best = candidate();
     const own = asked;
     const wanted = key();
-    if (!best.target.length) return (showResult(), card.hide());
+    if (!best.target.length) return ((looked = ""), showResult(), card.hide());
     if (wanted !== looked) {
       const read = (layer) => api.post("/api/translate/look", look(best, layer), { signal: own.signal });
       const all = [];
@@ -175,8 +177,10 @@ function mount(root, { entry }) {
   return {
     update(now) {
       for (const [name, node] of Object.entries(controls)) node.value = now[name] ?? USUAL[name];
-      if ((now.text ?? "") !== text.value && now.text !== undefined) {
-        text.value = now.text;
+      const news = (now.text ?? "") !== addressed;
+      addressed = now.text ?? "";
+      if (news && addressed) {
+        text.value = addressed;
         return ask();
       }
       if (found?.parts.length) see().catch((error) => api.ended(error) || fill(result, problem(error, t)));
@@ -186,6 +190,7 @@ function mount(root, { entry }) {
       asked?.abort();
       card.unmount();
     },
+    kept: () => ({ text: addressed, typed: text.value }),
     picture: (painter) => card.picture(painter, found?.parts.length ? candidate().text : ""),
     // What the other candidates looked at.
     wants() {

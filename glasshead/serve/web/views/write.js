@@ -33,6 +33,7 @@ function mount(root, { entry, limits, kept }) {
   let ended = "";
   let began = 0;
   let written = 0;
+  let addressed = state.get().text ?? ""; // the text that the address told last, whatever is being typed
 
   const text = h("textarea", { rows: 3, "aria-label": t("write.prompt"), placeholder: t("write.placeholder"), spellcheck: "false" });
   const go = h("button", { type: "submit", class: "primary" }, t("write.go"));
@@ -60,20 +61,23 @@ function mount(root, { entry, limits, kept }) {
   );
   const recolour = after(0, colour);
   const lookSoon = after(160, askLook);
-  text.value = state.get().text ?? "";
+  const same = kept?.text === addressed;
+  text.value = same ? kept.typed : addressed;
   buttons();
   colour();
-  if (kept?.tokens.length && kept.text === text.value) resume();
-  else if (state.get().go) begin();
-  else if (text.value) read({ text: text.value });
+  if (same && kept.tokens.length) resume();
+  else if (state.get().go) begin(addressed);
+  else if (addressed) read({ text: addressed });
 
   // -- writing --
 
-  async function begin() {
-    state.set({ text: text.value, go: 1 });
+  async function begin(value = text.value) {
+    addressed = value;
+    state.set({ text: value, go: 1 });
     stopAll();
+    fill(trouble);
     at = told = null;
-    if (await read({ text: text.value })) await write();
+    if (await read({ text: value })) await write();
   }
 
   // As it was before, in another language or in a file.
@@ -81,6 +85,7 @@ function mount(root, { entry, limits, kept }) {
     ({ next, at, seenFrom, ended, written } = kept);
     paper.set(kept.tokens);
     shown();
+    if (kept.running) read({ ids: ids() }); // what may come next was not known yet
   }
 
   // What a text, or its ids, looks like to the model.
@@ -90,7 +95,6 @@ function mount(root, { entry, limits, kept }) {
     try {
       const found = await api.post("/api/write/read", { model: entry.id, ...what }, { signal: own.signal });
       if (own !== reading || gone) return false;
-      fill(trouble);
       seenFrom = found.from;
       next = found.next;
       if (what.text !== undefined) {
@@ -118,6 +122,7 @@ function mount(root, { entry, limits, kept }) {
     written = 0;
     ended = "stopped";
     began = performance.now();
+    fill(trouble);
     buttons();
     colour();
     showLook();
@@ -160,9 +165,12 @@ function mount(root, { entry, limits, kept }) {
     running = null;
     reading?.abort();
     lookSoon.cancel();
+    if (!gone) buttons(), colour();
   }
 
-  const ids = () => paper.tokens.map((token) => token.id);
+  function ids() {
+    return paper.tokens.map((token) => token.id);
+  }
 
   function buttons() {
     go.hidden = Boolean(running);
@@ -294,8 +302,10 @@ function mount(root, { entry, limits, kept }) {
     update(now) {
       drawn.update();
       by.value = now.colour ?? "surprise";
-      if (now.text !== undefined && now.text !== text.value && document.activeElement !== text) {
-        text.value = now.text;
+      const news = (now.text ?? "") !== addressed;
+      addressed = now.text ?? "";
+      if (news && addressed) {
+        text.value = addressed;
         return void begin();
       }
       colour();
@@ -308,9 +318,13 @@ function mount(root, { entry, limits, kept }) {
       looking?.abort();
       recolour.cancel();
     },
-    kept: () => ({ text: text.value, tokens: paper.tokens, next, at, seenFrom, ended: running ? "stopped" : ended, written }),
-    // What any token looked at.
-    wants: () => [null, ...paper.tokens].slice(0, MOST).map((_, n) => paper.tokens.length - n).filter((place) => place > 0).map((place) => ["/api/write/look", { model: entry.id, ids: ids(), at: place }]),
+    kept: () => ({ text: addressed, typed: text.value, tokens: paper.tokens, next, at, seenFrom, ended: running ? "stopped" : ended, written, running: Boolean(running) }),
+    // What any token looked at, and what may come next where it is not known yet.
+    wants() {
+      const all = [null, ...paper.tokens].slice(0, MOST).map((_, n) => paper.tokens.length - n).filter((place) => place > 0);
+      const looks = all.map((place) => ["/api/write/look", { model: entry.id, ids: ids(), at: place }]);
+      return running ? [["/api/write/read", { model: entry.id, ids: ids() }], ...looks] : looks;
+    },
     picture(painter) {
       if (!paper.tokens.length) return null;
       const how = state.get().colour ?? "surprise";
