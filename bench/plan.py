@@ -1,6 +1,6 @@
 """What `glasshead plan` expects beside what this device does: time and memory, by setting.
 
-    python -m bench.plan [--device cuda] [--only 6x384] [--compile] [--rounds 3]
+    python -m bench.plan [--device cuda] [--only 6x384] [--compile] [--rounds 7]
 
 Each setting is trained for a few steps as `glasshead train` does it, writes some tokens, and is
 looked into. `probed` is the plan with the speeds of this machine's parts (products, attention,
@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--only", help="the setting of this name alone")
     parser.add_argument("--compile", action="store_true", help="train with torch.compile")
-    parser.add_argument("--rounds", type=int, default=3, help="of measuring and probing")
+    parser.add_argument("--rounds", type=int, default=7, help="of measuring and probing")
     args = parser.parse_args()
     device, started = torch.device(args.device), time.perf_counter()
     print(f"{args.device}, {torch.get_num_threads()} threads, torch {torch.__version__}\n")

@@ -1,9 +1,9 @@
 """The command line as a whole: what it imports, how it fails, how it says so."""
 
+import os
 import re
 import subprocess
 import sys
-import time
 import tomllib
 from pathlib import Path
 
@@ -44,10 +44,16 @@ def test_help_imports_nothing_heavy():
 
 
 def test_help_answers_in_well_under_half_a_second():
+    """By the processor's clock: it waits for nothing but its turn."""
+
+    def spent():
+        times = os.times()
+        return times.children_user + times.children_system
+
     def once():
-        start = time.perf_counter()
+        start = spent()
         assert shell("--help").returncode == 0
-        return time.perf_counter() - start
+        return spent() - start
 
     assert min(once() for _ in range(5)) < 0.5
 

@@ -1,6 +1,5 @@
 """A plan beside what really happens here: a few steps trained, some tokens written, a text seen."""
 
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from glasshead.lab.plan.generating import plan_generating
 from glasshead.lab.plan.observing import plan_observing
 from glasshead.lab.plan.operations import Setting
 from glasshead.lab.plan.plans import Wanted
-from glasshead.lab.plan.probing import probe, timed
+from glasshead.lab.plan.probing import probe, seconds_a_token, timed
 from glasshead.lab.plan.shapes import count
 from glasshead.lab.plan.training import plan_training
 from glasshead.model.gpt import GPT
@@ -82,13 +81,13 @@ def training(w: Wanted, device: torch.device) -> list[Compared]:
         )  # fmt: skip
         return plan.step, plan.memory.peak
 
-    return _beside("train", device, planned, (statistics.median(times), peak))
+    return _beside("train", device, planned, (min(times), peak))
 
 
 def generating(w: Wanted, device: torch.device) -> list[Compared]:
     """Prompts that leave room for some tokens, so that the last is at full length."""
-    new = min(WRITTEN, w.config.max_len // 2)
-    prompt = w.config.max_len - new
+    new = max(2, min(WRITTEN, w.config.max_len // 2))
+    prompt = max(1, w.config.max_len - new)
     model, counts = _model(w, device), count(w.config)
 
     def write(tokens: int) -> None:
@@ -98,7 +97,7 @@ def generating(w: Wanted, device: torch.device) -> list[Compared]:
     write(new)
     peak = _size(model) + _peak(lambda: write(new), device)
     first = timed(lambda: write(1), device, REPEATS)
-    each = (timed(lambda: write(new), device, REPEATS) - first) / (new - 1)
+    each = seconds_a_token(model, w.texts, prompt, new, device, REPEATS)
     reading = _setting(w, device, B=w.texts, T=prompt, training=False)
     writing = replace(reading, T=1, S=w.config.max_len)
 

@@ -1,17 +1,18 @@
 """What this machine gives a program: kinds of work timed alone, at a model's own sizes."""
 
 import math
-import statistics
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TypeAlias
+from itertools import cycle
+from typing import NamedTuple, TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from glasshead.attention.cache import GrowingCache
 from glasshead.attention.functional import attend
 from glasshead.attention.mask import Mask
 from glasshead.attention.norm import rms_norm
@@ -19,26 +20,30 @@ from glasshead.generate.decode import generate
 from glasshead.generate.sampling import GREEDY
 from glasshead.lab.plan.devices import KERNEL, LOOK, LOOK_WIDTH, PASSES, STREAM, Rates
 from glasshead.lab.plan.observing import CALLS
-from glasshead.lab.plan.operations import Operation, Setting, operations, pairs
-from glasshead.model.gpt import GPT
+from glasshead.lab.plan.operations import Setting, operations, pairs
+from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.layers import Block, FeedForward, GatedFeedForward, ff_width, new_positions
 from glasshead.model.loss import BLOCK, next_token_loss
 from glasshead.observe.statistics import observe
 
-__all__ = ["probe", "timed"]
+__all__ = ["probe", "seconds_a_token", "timed"]
 
 Step: TypeAlias = Callable[[dict[int, Tensor]], object]  # given the last numbers of each width
 
 LONG = 0.02  # seconds, in which a busy machine shows itself
 ENOUGH = 2**15  # tokens that keep the memory of a GPU busy
 LARGE = 2**28  # bytes, which no cache holds
+TOKENS = 33  # that are written, to see how long one takes
 SEEN = 2**21  # pairs of query and key that are looked at in a moment
 # What is beside the products of a block, but is not timed with it.
 ELSEWHERE = ("embedding", "positions", "angles", "loss", "bias", "side by side")
 
 
 def timed(run: Callable[[], object], device: torch.device, repeats: int = 5) -> float:
-    """The median of some runs, each long enough for the clock; the first one warms up."""
+    """The fastest of some runs, each long enough for the clock; the first one warms up.
+
+    A machine that others use is slower by turns: the fastest runs are alike, the middle ones not.
+    """
 
     def once(times: int) -> float:
         if device.type == "cuda":
@@ -52,7 +57,7 @@ def timed(run: Callable[[], object], device: torch.device, repeats: int = 5) -> 
 
     once(1)
     times = max(1, min(1000, round(LONG / max(once(1), 1e-9))))
-    return statistics.median(once(times) for _ in range(repeats))
+    return min(once(times) for _ in range(repeats))
 
 
 def probe(s: Setting, device: torch.device) -> Rates:
@@ -64,13 +69,13 @@ def probe(s: Setting, device: torch.device) -> Rates:
         return Rates(math.inf, math.inf, memory, stream, look=0.0, kernel=KERNEL, call=0.0)
     half = torch.autocast(device.type, torch.bfloat16, enabled=s.training and s.itemsize == 2)
     with half, torch.set_grad_enabled(s.training):
-        # All that a token has besides products is gone before the next call is made.
-        memory = math.inf if s.T == 1 and not s.training else _memory(s, device, dtype)
         call = _call(s, device)
         if s.cuda or s.training:
             matmul, attention = _matmul(s, device, dtype), _attention(s, device, dtype)
-        else:
+            memory = _memory(s, device, dtype)
+        else:  # all else is timed with them
             matmul = attention = _in_order(s, device, dtype)
+            memory = math.inf
         return Rates(
             matmul=matmul,
             attention=attention,
@@ -151,13 +156,14 @@ def _matmul(s: Setting, device: torch.device, dtype: torch.dtype) -> float:
 
 
 def _in_order(s: Setting, device: torch.device, dtype: torch.dtype) -> float:
-    """Operations a second of a pass on a CPU: products and attention one after the other.
+    """Operations a second of a whole pass on a CPU, its parts one after the other.
 
-    Alone, each would find in the caches what in a model another has driven out.
+    Products alone, with nothing between them, would keep a cache for themselves that a model (and
+    whoever shares the processor) drives them out of: those of a token took half as long.
     """
     H, H_kv, D = s.heads
     S, mask = s.S or s.T, Mask(causal=True, window=s.config.window)
-    ops = [op for op in operations(s) if op.kind != "pointwise"]
+    ops = operations(s)
 
     def made(*shape: int) -> Tensor:
         return torch.randn(shape, dtype=dtype)
@@ -172,12 +178,23 @@ def _in_order(s: Setting, device: torch.device, dtype: torch.dtype) -> float:
 
     def attention(B: int, T: int, S: int) -> Step:
         q, k, v = (made(B, *sizes, D).transpose(1, 2) for sizes in ((T, H), (S, H_kv), (S, H_kv)))
-        return lambda x: attend(q, k, v, mask)
+        if s.T == 1:
+            return lambda x: attend(q, k, v, mask)
+        return lambda x: attend(q, *GrowingCache().append(k, v), mask)  # they are kept
 
-    def step(op: Operation) -> Step:
-        if op.kind == "attention":
-            return attention(s.B, s.T, S)
-        return product(op.matrix // op.depth, op.depth, s.B if op.name == "head" else s.tokens)
+    def between(run: Callable[[], Tensor]) -> Step:
+        return lambda x: run()
+
+    def steps(real: bool) -> Iterator[Step]:
+        blocks = _blocks(s if real else _small(s), device, dtype)
+        for op, passes in zip(ops, cycle(blocks), strict=False):
+            if op.kind == "attention":
+                yield attention(s.B, s.T, S) if real else attention(1, 1, 1)
+            elif op.kind == "matmul":
+                N = s.B if op.name == "head" else s.tokens
+                yield product(op.matrix // op.depth, op.depth, N) if real else product(1, 1, 1)
+            elif op.name in passes.runs:
+                yield between(passes.runs[op.name])
 
     def passing(steps: list[Step]) -> Callable[[], None]:
         first = {op.depth: made(s.tokens, op.depth) for op in ops if op.depth} | {1: made(1, 1)}
@@ -189,10 +206,30 @@ def _in_order(s: Setting, device: torch.device, dtype: torch.dtype) -> float:
 
         return run
 
-    whole = passing([step(op) for op in ops])
-    calls = (attention(1, 1, 1) if op.kind == "attention" else product(1, 1, 1) for op in ops)
-    seconds = _beyond(whole, passing(list(calls)), device)
-    return sum(op.work() for op in ops) / seconds
+    whole, least = (passing(list(steps(real))) for real in (True, False))
+    return sum(op.work() for op in ops) / _beyond(whole, least, device)
+
+
+def seconds_a_token(
+    model: GPT, texts: int, prompt: int, tokens: int, device: torch.device, repeats: int = 5
+) -> float:
+    """Of each of some tokens after the first, in the fastest of some runs; one more warms up."""
+
+    def clock() -> float:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        return time.perf_counter()
+
+    def once() -> float:
+        steps = generate(model, [[1] * prompt] * texts, GREEDY, max_tokens=tokens)
+        next(steps)
+        start = clock()
+        for _ in steps:
+            pass
+        return (clock() - start) / (tokens - 1)
+
+    once()
+    return min(once() for _ in range(repeats))
 
 
 def _attention(s: Setting, device: torch.device, dtype: torch.dtype) -> float:
@@ -223,60 +260,65 @@ def _attention(s: Setting, device: torch.device, dtype: torch.dtype) -> float:
 
 def _memory(s: Setting, device: torch.device, dtype: torch.dtype) -> float:
     """Bytes a second in all that a block does besides products, as `operations` counts them."""
-    config, C = s.config, s.config.d_model
-    block = replace(config, n_layers=1, n_heads=s.heads[0], vocab_size=1)
-    layer = Block(block).to(device, dtype if not s.training else torch.float32)
-    H, H_kv, D = s.heads
-    norm = layer.around_attention.after if config.norm_place == "post" else (
-        layer.around_attention.before
-    )  # fmt: skip
-    stream = dtype if s.stream == 2 or not s.training else torch.float32
+    one = replace(s, config=replace(s.config, n_layers=1))
+    counted = [op for op in operations(one) if op.kind == "pointwise" and op.name not in ELSEWHERE]
+    names = [op.name for op in counted[:-1]]  # the last norm is no block's
+    moved = sum(op.moved + (op.moved_back if s.training else 0) for op in counted[:-1])
 
-    def passes(B: int, T: int) -> Callable[[], object]:
-        def made(*shape: int, dtype: torch.dtype = dtype) -> Tensor:
-            return torch.randn(shape, device=device, dtype=dtype, requires_grad=s.training)
-
-        x, y = made(B, T, C, dtype=stream), made(B, T, C)
-        up, gate = made(B, T, ff_width(config)), made(B, T, ff_width(config))
-        qk, scale = made(B, T, H + H_kv, D), torch.ones(H + H_kv, 1, D, device=device)
-        rotation = new_positions(config).to(device).rotation(torch.arange(T, device=device))
-
+    def passing(blocks: list[_Passes]) -> Callable[[], None]:
         def run() -> None:
-            heads, wide = qk.transpose(1, 2), None
-            if config.qk_norm:
-                heads = rms_norm(heads, scale, config.qk_eps)
-            if rotation is not None:
-                heads = rotation.turn(heads)
-            if isinstance(layer.feed_forward, FeedForward):
-                wide = layer.feed_forward.activation(up)
-            elif isinstance(layer.feed_forward, GatedFeedForward):
-                wide = F.silu(gate) * up
-            stays = [x + y, x + y, norm(x), norm(x)]
-            found = [t for t in (*stays, heads, wide) if t is not None and t.grad_fn]
-            if s.training:  # nowhere kept: gradients of activations are not added to older ones
-                into = (x, y, up, gate, qk, *norm.parameters())
-                torch.autograd.grad(found, into, found, allow_unused=True)
+            for runs, leaves in blocks:
+                found = [runs[name]() for name in names if name in runs]
+                if s.training:  # nowhere kept: gradients of activations are not added to older ones
+                    torch.autograd.grad(found, leaves, found, allow_unused=True)
 
         return run
 
-    pointwise = [op for op in operations(replace(s, config=block)) if op.kind == "pointwise"]
-    inside = [op for op in pointwise if op.name not in ELSEWHERE]
-    moved = sum(op.moved + (op.moved_back if s.training else 0) for op in inside[:-1])
     if s.cuda:
         many = -(-ENOUGH // s.tokens)
-        return many * moved / _beyond(passes(many * s.B, s.T), passes(1, 1), device)
-    # As many layers as a model has, so that none finds its numbers in the cache.
-    several = max(1, min(8, config.n_layers))
-    whole, least = ([passes(B, T) for _ in range(several)] for B, T in ((s.B, s.T), (1, 1)))
-    return several * moved / _beyond(_all(whole), _all(least), device)
+        blocks = _blocks(replace(one, B=many * s.B), device, dtype)
+        return many * moved / timed(_recorded(passing(blocks)), device)
+    blocks, small = _blocks(s, device, dtype), _blocks(_small(s), device, dtype)
+    return len(blocks) * moved / _beyond(passing(blocks), passing(small), device)
 
 
-def _all(runs: list[Callable[[], object]]) -> Callable[[], None]:
-    def run() -> None:
-        for one in runs:
-            one()
+class _Passes(NamedTuple):
+    """What one block does besides products, by the names of `operations`."""
 
-    return run
+    runs: dict[str, Callable[[], Tensor]]
+    leaves: tuple[Tensor, ...]  # that have gradients
+
+
+def _blocks(s: Setting, device: torch.device, dtype: torch.dtype) -> list[_Passes]:
+    """As many as a model has, so that none finds its numbers in the cache."""
+    return [_passes(s, device, dtype) for _ in range(max(1, min(8, s.config.n_layers)))]
+
+
+def _passes(s: Setting, device: torch.device, dtype: torch.dtype) -> _Passes:
+    (H, H_kv, D), C = s.heads, s.config.d_model
+    config = replace(s.config, n_layers=1, n_heads=H, vocab_size=1)
+    layer = Block(config).to(device, dtype if not s.training else torch.float32)
+    around, inner = layer.around_attention, layer.feed_forward
+    norm = around.after if config.norm_place == "post" else around.before
+
+    def made(*last: int, dtype: torch.dtype = dtype) -> Tensor:
+        return torch.randn(s.B, s.T, *last, device=device, dtype=dtype, requires_grad=s.training)
+
+    stream = dtype if s.stream == 2 or not s.training else torch.float32
+    x, y, qk = made(C, dtype=stream), made(C), made(H + H_kv, D)
+    up, gate = made(ff_width(config)), made(ff_width(config))
+    scale = torch.ones(H + H_kv, 1, D, device=device)
+    rotation = new_positions(config).to(device).rotation(torch.arange(s.T, device=device))
+    runs: dict[str, Callable[[], Tensor]] = {"norm": lambda: norm(x), "residual": lambda: x + y}
+    if config.qk_norm:
+        runs["qk_norm"] = lambda: rms_norm(qk.transpose(1, 2), scale, config.qk_eps)
+    if rotation is not None:
+        runs["rotary"] = lambda: rotation.turn(qk.transpose(1, 2))
+    if isinstance(inner, FeedForward):
+        runs[config.feed_forward] = lambda: inner.activation(up)
+    elif isinstance(inner, GatedFeedForward):
+        runs[config.feed_forward] = lambda: F.silu(gate) * up
+    return _Passes(runs, (x, y, up, gate, qk, *norm.parameters()))
 
 
 def _look(s: Setting, device: torch.device, dtype: torch.dtype, call: float) -> float:
@@ -291,12 +333,20 @@ def _look(s: Setting, device: torch.device, dtype: torch.dtype, call: float) -> 
     return some * pairs(s.T, s.T, s.config.window) * (LOOK + LOOK_WIDTH * D) / seconds
 
 
+def _small(s: Setting) -> Setting:
+    return replace(s, config=_narrow(s.config), B=1, T=1)
+
+
+def _narrow(config: GPTConfig) -> GPTConfig:
+    return replace(
+        config, vocab_size=2, max_len=64, n_heads=1, n_kv_heads=None, d_model=2,
+        d_head=2 if config.d_head else None, d_ff=2 if config.d_ff else None,
+    )  # fmt: skip
+
+
 def _call(s: Setting, device: torch.device) -> float:
     """The same calls on next to nothing: a model as deep, but as narrow as can be."""
-    narrow = replace(
-        s.config, vocab_size=2, max_len=64, n_heads=1, n_kv_heads=None, d_model=2,
-        d_head=2 if s.config.d_head else None, d_ff=2 if s.config.d_ff else None,
-    )  # fmt: skip
+    narrow = _narrow(s.config)
     model = GPT(narrow).to(device).train(s.training)
     ids = torch.zeros(1, 2, dtype=torch.int64, device=device)
     small = operations(replace(s, config=narrow, B=1, T=2, S=2))
@@ -305,12 +355,9 @@ def _call(s: Setting, device: torch.device) -> float:
         back = sum(op.host_calls(back=True) for op in small)
         return timed(lambda: next_token_loss(model, ids, ids).backward(), device) / (calls + back)
 
-    def write(prompt: int, tokens: int) -> float:
-        texts = [[1] * prompt] * s.B
-        return timed(lambda: list(generate(model, texts, GREEDY, max_tokens=tokens)), device)
-
     if s.cuda:
         return timed(lambda: model(ids), device) / calls
-    if s.T > 1:
-        return write(2, 1) / calls
-    return (write(1, 33) - write(1, 1)) / 32 / calls
+    if s.T == 1:
+        return seconds_a_token(model, s.B, 1, TOKENS, device) / calls
+    texts = [[1] * 2] * s.B
+    return timed(lambda: list(generate(model, texts, GREEDY, max_tokens=1)), device) / calls
