@@ -4,8 +4,8 @@
 
 Each setting is trained for a few steps as `glasshead train` does it, writes some tokens, and is
 looked into. `probed` is the plan with the speeds of this machine's parts (products, attention,
-memory, calls), each timed alone; `sheet` the plan from the data sheet, where there is one for the
-device. Ratios are expected / measured. A machine that others share is never twice the same, so
+memory, calls), timed by themselves; `sheet` the plan from the data sheet, where there is one for
+the device. Ratios are expected / measured. A machine that others share is never twice the same, so
 everything is measured and probed in turn, some rounds of both, and the round whose ratio is the
 middle one is shown.
 """

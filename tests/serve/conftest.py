@@ -111,6 +111,11 @@ def until(holds: Callable[[], Any], seconds: float = 30) -> None:
         time.sleep(0.01)
 
 
+def meanwhile(page: Any, holds: Callable[[], Any]) -> None:
+    """Wait until it holds, and let the browser's driver tell of what happens in the page."""
+    until(lambda: (page.wait_for_timeout(20), holds())[1])
+
+
 def awaited(coroutine: Coroutine[Any, Any, Any]) -> Any:
     """What it gives, in a thread of its own: the browser's driver keeps a loop in this one."""
     with ThreadPoolExecutor(1) as pool:

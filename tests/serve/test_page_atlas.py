@@ -9,7 +9,7 @@ import pytest
 
 from glasshead.observe.atlas import open_glass
 from glasshead.text.tinyworld import corpus
-from tests.serve.conftest import live, until
+from tests.serve.conftest import live, meanwhile, until
 from tests.serve.made_up import SCRIPT, long_atlas
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
@@ -153,7 +153,7 @@ def test_while_a_page_loads_a_coarser_one_is_shown_and_what_is_out_of_sight_is_g
     sheet.focus()
     for _ in range(5):
         page.keyboard.press("+")
-    until(lambda: (page.wait_for_timeout(20), held)[1])
+    meanwhile(page, lambda: held)
     page.wait_for_timeout(200)
     assert int(page.get_attribute(".map", "data-missing")) > 0
     shades = page.evaluate("""() => {
@@ -166,7 +166,7 @@ def test_while_a_page_loads_a_coarser_one_is_shown_and_what_is_out_of_sight_is_g
     assert shades > 20  # no blank paper
     before = len(held)
     page.keyboard.press("Shift+ArrowUp")
-    until(lambda: (page.wait_for_timeout(20), len(aborted))[1])
+    meanwhile(page, lambda: len(aborted))
     assert len(held) >= before
     page.unroute("**/cells?*")
     for route in held:
@@ -279,7 +279,7 @@ def test_a_second_text_is_shown_and_back_shows_the_first(page, served):
     held = []
     page.route("**/api/atlas", lambda route: held.append(route))
     other_text(page, third)
-    until(lambda: (page.wait_for_timeout(20), held)[1])
+    meanwhile(page, lambda: held)
     page.unroute("**/api/atlas")
     page.go_forward()
     shows(page, second)
@@ -299,7 +299,7 @@ def test_a_recording_that_the_server_forgot_is_made_again_once(page, server, wor
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.locator(".heads button").last.click()
-    until(lambda: (page.wait_for_timeout(20), any("/api/atlas" in url for url in asked))[1])
+    meanwhile(page, lambda: any("/api/atlas" in url for url in asked))
     shows(page, corpus_text())
     page.wait_for_load_state("networkidle")
     assert sum(url.endswith("/api/atlas") for url in asked) == 1

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from .conftest import until
+from .conftest import meanwhile
 from .test_page_shell import opened
 
 
@@ -82,9 +82,9 @@ def test_a_text_that_is_sent_again_while_it_is_read_is_shown(page, served, view)
     held = []
     page.route("**/api/look", lambda route: held.append(route))
     page.fill(".asking textarea", text)
-    until(lambda: (page.wait_for_timeout(20), len(held) == 1)[1])
+    meanwhile(page, lambda: len(held) == 1)
     page.keyboard.press("Enter")
-    until(lambda: (page.wait_for_timeout(20), len(held) == 2)[1])
+    meanwhile(page, lambda: len(held) == 2)
     held[1].continue_()
     page.wait_for_function(
         """([shown, text]) => [...document.querySelectorAll(shown)]
@@ -123,7 +123,7 @@ def test_what_is_typed_takes_the_place_of_an_example_that_comes_late(page, serve
     page.goto(f"{served.url}/#view={view}&model={model}&lang=zh")
     field = page.locator("textarea")
     field.focus()
-    until(lambda: (page.wait_for_timeout(20), held)[1])
+    meanwhile(page, lambda: held)
     for route in held:
         route.continue_()
     page.wait_for_function("() => document.querySelector('textarea').value")

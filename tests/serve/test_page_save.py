@@ -12,7 +12,7 @@ from matplotlib.image import imread
 from glasshead.text.tinyworld import World, corpus
 
 from .byte_gpt import byte_gpt
-from .conftest import live, until
+from .conftest import live, meanwhile, until
 
 STORY = World.seed_story()
 TEXT = STORY.text("zh")
@@ -331,7 +331,7 @@ def test_a_page_is_saved_as_it_was_when_it_was_asked_for(page, served, tmp_path)
     page.route("**/api/page", lambda route: held.append(route))
     page.click("#save")
     page.click("#save-menu [data-kind=html]")
-    until(lambda: (page.wait_for_timeout(20), held)[1])
+    meanwhile(page, lambda: held)
     page.locator(".tries .chip").nth(1).click()
     page.locator("#tab-look").click()
     with page.expect_download() as download:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from .conftest import until
+from .conftest import meanwhile, until
 from .painting import painted
 
 TEXT = "那只小狗昨天在公园里"
@@ -181,7 +181,7 @@ def test_what_is_typed_and_not_sent_yet_stays(page, served):
     assert "".join(tokens(page)) == TEXT
     # Another text in the address is news.
     page.evaluate("location.hash = location.hash.replace(/text=[^&]*/, 'text=小猫')")
-    until(lambda: (page.wait_for_timeout(20), tokens(page)[:2] == ["小", "猫"])[1])
+    meanwhile(page, lambda: tokens(page)[:2] == ["小", "猫"])
     assert field.input_value() == "小猫"
 
 

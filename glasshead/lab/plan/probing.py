@@ -1,4 +1,4 @@
-"""What this machine gives a program: kinds of work timed alone, at a model's own sizes."""
+"""What this machine gives a program: kinds of work at a model's own sizes, timed by themselves."""
 
 import math
 import time
@@ -46,18 +46,21 @@ def timed(run: Callable[[], object], device: torch.device, repeats: int = 5) -> 
     """
 
     def once(times: int) -> float:
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        start = time.perf_counter()
+        start = _clock(device)
         for _ in range(times):
             run()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        return (time.perf_counter() - start) / times
+        return (_clock(device) - start) / times
 
     once(1)
     times = max(1, min(1000, round(LONG / max(once(1), 1e-9))))
     return min(once(times) for _ in range(repeats))
+
+
+def _clock(device: torch.device) -> float:
+    """Seconds, when the device has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
 
 
 def probe(s: Setting, device: torch.device) -> Rates:
@@ -215,18 +218,13 @@ def seconds_a_token(
 ) -> float:
     """Of each of some tokens after the first, in the fastest of some runs; one more warms up."""
 
-    def clock() -> float:
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        return time.perf_counter()
-
     def once() -> float:
         steps = generate(model, [[1] * prompt] * texts, GREEDY, max_tokens=tokens)
         next(steps)
-        start = clock()
+        start = _clock(device)
         for _ in steps:
             pass
-        return (clock() - start) / (tokens - 1)
+        return (_clock(device) - start) / (tokens - 1)
 
     once()
     return min(once() for _ in range(repeats))
