@@ -1,8 +1,9 @@
 """The lessons: each runs, says the same in both languages, and keeps its word when changed."""
 
+import ast
+import importlib
 import io
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -22,6 +23,16 @@ from glasshead.lab.lessons import Code, Lesson, Text, find, lessons, read, run, 
 
 ROOT = Path(__file__).resolve().parents[1]
 ALL = lessons()
+# These train a model for some seconds.
+TRAINING = (7, 8, 9, 10)
+TO_RUN = [
+    pytest.param(
+        lesson,
+        id=lesson.path.stem,
+        marks=[pytest.mark.deep] if lesson.number in TRAINING else [],
+    )
+    for lesson in ALL
+]
 
 
 def texts(lesson):
@@ -45,7 +56,7 @@ def test_there_are_ten_in_order():
     assert all(len(lesson.path.read_text(encoding="utf-8").splitlines()) < 250 for lesson in ALL)
 
 
-@pytest.mark.parametrize("lesson", ALL, ids=lambda lesson: lesson.path.stem)
+@pytest.mark.parametrize("lesson", TO_RUN)
 def test_a_lesson_does_what_it_says(lesson, out, capsys):
     """Its asserts hold every figure of its text; so they do after the change that it proposes."""
     names: dict[str, object] = {}
@@ -61,6 +72,18 @@ def test_a_lesson_does_what_it_says(lesson, out, capsys):
     assert capsys.readouterr().out != said[-1]
     drawn = re.findall(r'"(\w+\.svg)"', "".join(code.source for code in codes(lesson)))
     assert sorted(path.name for path in out.glob("*.svg")) == sorted(drawn)
+
+
+@pytest.mark.parametrize("lesson", ALL, ids=lambda lesson: lesson.path.stem)
+def test_what_a_lesson_imports_exists_and_its_code_compiles(lesson):
+    for code in codes(lesson):
+        for node in ast.walk(ast.parse(code.source)):
+            if isinstance(node, ast.ImportFrom):
+                module = importlib.import_module(node.module)
+                missing = [alias.name for alias in node.names if not hasattr(module, alias.name)]
+                assert missing == [], node.module
+    assert [code for code in codes(lesson) if tried(code)] == codes(lesson)[-1:]
+    compile(tried(codes(lesson)[-1]).source, lesson.path, "exec")
 
 
 @pytest.mark.parametrize("lesson", ALL, ids=lambda lesson: lesson.path.stem)
@@ -197,6 +220,7 @@ def test_a_lesson_that_is_not_there(cli):
 
 def at_a_terminal(keys, *args):
     """What `glasshead lesson` writes when a person types these keys."""
+    pty = pytest.importorskip("pty")  # not on Windows
     person, terminal = pty.openpty()
     os.write(person, keys)
     command = [sys.executable, "-m", "glasshead", "lesson", *args]

@@ -14,7 +14,7 @@ import pytest
 from docs._build.imports import ROOT
 from glasshead.cli import COMMANDS
 
-pytest.importorskip("material", reason="needs mkdocs-material")
+pytestmark = pytest.mark.deep
 
 NAMED = [os.environ.get("GLASSHEAD_CHROMIUM", ""), "chromium", "google-chrome"]
 BROWSER = next(filter(None, map(shutil.which, filter(None, NAMED))), None)
@@ -23,6 +23,7 @@ BROWSER = next(filter(None, map(shutil.which, filter(None, NAMED))), None)
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
     """Built strictly: a link to nowhere is an error. The lessons run in tests of their own."""
+    pytest.importorskip("material", reason="needs mkdocs-material")
     out = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(out)]
     quiet = {"GLASSHEAD_RUN_LESSONS": "false", "NO_MKDOCS_2_WARNING": "1"}
@@ -89,7 +90,6 @@ def test_the_reference_has_every_command_and_lesson(site):
     assert "MultiHeadAttention" in python
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="needs Chromium")
 @pytest.mark.parametrize(("page", "word"), [("index.html", "mask"), ("zh/index.html", "注意力")])
 def test_the_files_can_be_searched_as_they_lie(site, tmp_path, page, word):

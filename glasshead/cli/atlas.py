@@ -26,7 +26,7 @@ def atlas(
     ],
     out: Annotated[Path, typer.Option("-o", "--out", metavar="BOOK.glass", help="Where to write.")],
     layers: Annotated[
-        str | None, typer.Option(metavar="L,...", help="Such as 0,3-5 [default: all]")
+        str | None, typer.Option("--layers", metavar="L,...", help="Such as 0,3-5 [default: all]")
     ] = None,
     max_tokens: FirstTokens = None,
     beyond: Beyond = False,

@@ -54,31 +54,41 @@ def claims(
     ] = False,
     seeds: Annotated[
         int | None,
-        typer.Option(metavar="N", min=2, help="Seeds of each [default: 3 when quick, else 5]"),
+        typer.Option(
+            "--seeds", metavar="N", min=2, help="Seeds of each [default: 3 when quick, else 5]"
+        ),
     ] = None,
     jobs: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="How many side by side [default: as many as cores]"),
+        typer.Option(
+            "--jobs", metavar="N", min=1, help="How many side by side [default: as many as cores]"
+        ),
     ] = None,
     again: Annotated[
         bool, typer.Option("--again", help="Measure anew what is stored already.")
     ] = False,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where results are kept.")] = Path(
-        "runs/claims"
-    ),
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where results are kept.")
+    ] = Path("runs/claims"),
     page: Annotated[
         Path | None,
         typer.Option("-o", metavar="REPORT.html", help="report: the page [default: in --out]"),
     ] = None,
     docs: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="report: claims.md and its figures go there instead."),
+        typer.Option(
+            "--docs", metavar="DIR", help="report: claims.md and its figures go there instead."
+        ),
     ] = None,
     ladder: Annotated[
-        Path, typer.Option(metavar="DIR", help="report: the ladder's results, if there are any.")
+        Path,
+        typer.Option(
+            "--ladder", metavar="DIR", help="report: the ladder's results, if there are any."
+        ),
     ] = Path("runs/ladder"),
     lang: Annotated[
-        Language | None, typer.Option(help="Language of what is printed [default: the locale's]")
+        Language | None,
+        typer.Option("--lang", help="Language of what is printed [default: the locale's]"),
     ] = None,
 ) -> None:
     """Measure what textbooks claim of attention, and say what holds.

@@ -17,19 +17,25 @@ __all__ = ["demo"]
 
 def demo(
     lang: Annotated[
-        Language | None, typer.Option(help="Language of the words [default: the locale's]")
+        Language | None,
+        typer.Option("--lang", help="Language of the words [default: the locale's]"),
     ] = None,
     seed: Annotated[
-        int, typer.Option(metavar="S", min=0, help="Another seed: other stories, other models.")
+        int,
+        typer.Option(
+            "--seed", metavar="S", min=0, help="Another seed: other stories, other models."
+        ),
     ] = 1,
     stories: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Unseen stories to measure on.")
+        int, typer.Option("--stories", metavar="N", min=1, help="Unseen stories to measure on.")
     ] = 500,
     steps: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Train less, or more [default: the presets']"),
+        typer.Option(
+            "--steps", metavar="N", min=1, help="Train less, or more [default: the presets']"
+        ),
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where it all goes.")] = Path(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where it all goes.")] = Path(
         "runs/demo"
     ),
 ) -> None:

@@ -12,7 +12,8 @@ __all__ = ["doctor"]
 
 def doctor(
     lang: Annotated[
-        Language | None, typer.Option(help="Language of the tables [default: the locale's]")
+        Language | None,
+        typer.Option("--lang", help="Language of the tables [default: the locale's]"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:

@@ -37,18 +37,24 @@ def generate(
             help="The text to go on with; - reads it from stdin, as does leaving it out in a pipe.",
         ),
     ] = None,
-    max_tokens: Annotated[int, typer.Option(metavar="N", help="New tokens at most.")] = 256,
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", metavar="N", help="New tokens at most.")
+    ] = 256,
     n: Annotated[int, typer.Option("--n", metavar="N", help="How many samples.")] = 1,
     stop: Annotated[
         list[str] | None,
-        typer.Option(metavar="TEXT", help="End before this text; may be given several times."),
+        typer.Option(
+            "--stop", metavar="TEXT", help="End before this text; may be given several times."
+        ),
     ] = None,
     seed: Annotated[
         int | None,
-        typer.Option(metavar="S", min=0, help="Repeats a sample [default: drawn and shown]"),
+        typer.Option(
+            "--seed", metavar="S", min=0, help="Repeats a sample [default: drawn and shown]"
+        ),
     ] = None,
     precision: Annotated[
-        Precision, typer.Option(help="int8 is the fastest on a CPU, and rounds.")
+        Precision, typer.Option("--precision", help="int8 is the fastest on a CPU, and rounds.")
     ] = Precision.float32,
     device: Device = "auto",
     as_json: Annotated[

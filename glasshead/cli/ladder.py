@@ -18,24 +18,30 @@ __all__ = ["ladder"]
 
 def ladder(
     rungs: Annotated[
-        str, typer.Option(metavar="1,3-7", help="Which rungs; 11 and 12 need a GPU.")
+        str, typer.Option("--rungs", metavar="1,3-7", help="Which rungs; 11 and 12 need a GPU.")
     ] = "1-10",
     steps: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Of each rung [default: 2000; 5000 for 11 and 12]"),
+        typer.Option(
+            "--steps", metavar="N", min=1, help="Of each rung [default: 2000; 5000 for 11 and 12]"
+        ),
     ] = None,
     seeds: Annotated[
-        int, typer.Option(metavar="N", min=1, help="How often each is trained, for error bars.")
+        int,
+        typer.Option(
+            "--seeds", metavar="N", min=1, help="How often each is trained, for error bars."
+        ),
     ] = 1,
     text: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Your text [default: generated stories]")
+        str | None,
+        typer.Option("--text", metavar="FILE", help="Your text [default: generated stories]"),
     ] = None,
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where ladder.png and ladder.json go.")
+        Path, typer.Option("--out", metavar="DIR", help="Where ladder.png and ladder.json go.")
     ] = Path("runs/ladder"),
     lang: Annotated[
         Language | None,
-        typer.Option(help="Language of table and picture [default: the locale's]"),
+        typer.Option("--lang", help="Language of table and picture [default: the locale's]"),
     ] = None,
 ) -> None:
     """Climb from a bigram table to a GPT, one part at a time.

@@ -36,7 +36,7 @@ def lesson(
         int | None, typer.Argument(metavar="N", help="Which lesson; none lists them.")
     ] = None,
     lang: Annotated[
-        Language | None, typer.Option(help="Language of the text [default: the locale's]")
+        Language | None, typer.Option("--lang", help="Language of the text [default: the locale's]")
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Do not wait for Enter after each part.")

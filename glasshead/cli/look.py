@@ -39,9 +39,12 @@ def look(
         str | None, typer.Argument(metavar="TEXT", help="What the model is to read; - for stdin.")
     ] = None,
     layer: Annotated[
-        str | None, typer.Option(metavar="L", help="A layer: 0, 1, ...; cross.0 of a translator.")
+        str | None,
+        typer.Option("--layer", metavar="L", help="A layer: 0, 1, ...; cross.0 of a translator."),
     ] = None,
-    head: Annotated[int | None, typer.Option(metavar="H", help="A head of the layer.")] = None,
+    head: Annotated[
+        int | None, typer.Option("--head", metavar="H", help="A head of the layer.")
+    ] = None,
     word: Annotated[
         str | None,
         typer.Option(
@@ -49,16 +52,20 @@ def look(
         ),
     ] = None,
     query: Annotated[
-        int | None, typer.Option(metavar="N", help="What token N looks at, with where it stands.")
+        int | None,
+        typer.Option("--query", metavar="N", help="What token N looks at, with where it stands."),
     ] = None,
     statistic: Annotated[
-        str | None, typer.Option(metavar="NAME", help="A number for every head, such as entropy.")
+        str | None,
+        typer.Option(
+            "--statistic", metavar="NAME", help="A number for every head, such as entropy."
+        ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option("-o", "--out", metavar="PICTURE", help="Write a .png, .svg or .html."),
     ] = None,
-    top: Annotated[int, typer.Option(metavar="K", help="How many are ranked.")] = 10,
+    top: Annotated[int, typer.Option("--top", metavar="K", help="How many are ranked.")] = 10,
     log: Annotated[bool, typer.Option("--log", help="Colours by the logarithm.")] = False,
     hide_sink: Annotated[
         bool, typer.Option("--hide-sink", help="Hide the first word (sink); rows sum to 1 again.")
@@ -72,7 +79,7 @@ def look(
     max_tokens: FirstTokens = None,
     beyond: Beyond = False,
     lang: Annotated[
-        Language | None, typer.Option(help="Language of labels [default: the locale's]")
+        Language | None, typer.Option("--lang", help="Language of labels [default: the locale's]")
     ] = None,
     device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,

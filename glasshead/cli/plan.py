@@ -28,26 +28,38 @@ def plan(
             help="A preset (nano, ... gpt2), a known shape (gpt2-xl, llama-8b, ...) or a run.",
         ),
     ] = None,
-    gpu: Annotated[str, typer.Option(help="h200, h100, a100, l40s, cpu")] = "h200",
-    gpus: Annotated[int, typer.Option(metavar="N", help="How many.")] = 1,
+    gpu: Annotated[str, typer.Option("--gpu", help="h200, h100, a100, l40s, cpu")] = "h200",
+    gpus: Annotated[int, typer.Option("--gpus", metavar="N", help="How many.")] = 1,
     parallel: Annotated[
-        str, typer.Option(help="ddp: a copy of the model on each; fsdp: a shard of it")
+        str,
+        typer.Option("--parallel", help="ddp: a copy of the model on each; fsdp: a shard of it"),
     ] = "ddp",
-    tensor: Annotated[int, typer.Option(metavar="N", help="GPUs that share each matrix.")] = 1,
-    context: Annotated[int, typer.Option(metavar="N", help="GPUs that share each text.")] = 1,
+    tensor: Annotated[
+        int, typer.Option("--tensor", metavar="N", help="GPUs that share each matrix.")
+    ] = 1,
+    context: Annotated[
+        int, typer.Option("--context", metavar="N", help="GPUs that share each text.")
+    ] = 1,
     precision: Annotated[
-        str | None, typer.Option(help="bf16, float32 [default: bf16; float32 on cpu]")
+        str | None,
+        typer.Option("--precision", help="bf16, float32 [default: bf16; float32 on cpu]"),
     ] = None,
     compile: Annotated[
-        bool | None, typer.Option(help="Whether kernels are fused [default: on a GPU]")
+        bool | None,
+        typer.Option(
+            "--compile/--no-compile", help="Whether kernels are fused [default: on a GPU]"
+        ),
     ] = None,
-    texts: Annotated[int, typer.Option(metavar="N", help="Texts generated at a time.")] = 1,
+    texts: Annotated[
+        int, typer.Option("--texts", metavar="N", help="Texts generated at a time.")
+    ] = 1,
     measure: Annotated[
         bool,
         typer.Option("--measure", help="Run a few steps here; print expected against measured."),
     ] = False,
     lang: Annotated[
-        Language | None, typer.Option(help="Language of the tables [default: the locale's]")
+        Language | None,
+        typer.Option("--lang", help="Language of the tables [default: the locale's]"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
     **flags: Any,

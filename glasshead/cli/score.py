@@ -37,17 +37,20 @@ def score(
     ] = None,
     pairs: Annotated[
         list[str] | None,
-        typer.Option(metavar="SRC TGT", help="Two files, line by line, or one .tsv."),
+        typer.Option("--pairs", metavar="SRC TGT", help="Two files, line by line, or one .tsv."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --pairs: keep the translations.")
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="With --pairs: keep the translations."),
     ] = None,
     tokens: Annotated[
         bool, typer.Option("--tokens", help="Show each token with its surprise in bits.")
     ] = False,
     stride: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Tokens between windows [default: half of max_len]"),
+        typer.Option(
+            "--stride", metavar="N", help="Tokens between windows [default: half of max_len]"
+        ),
     ] = None,
     device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,

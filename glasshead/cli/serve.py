@@ -48,18 +48,9 @@ def serve(
     What happens goes to stderr, one JSON object a line. Ctrl-C, or SIGTERM, lets requests that run
     finish, for --grace seconds at most.
     """
-    from glasshead.errors import InputError, install_hint
     from glasshead.machine import settle_half_precision
 
     settle_half_precision()  # before torch computes anything
-    try:
-        import fastapi  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise InputError(
-            f"serving needs {error.name}, which is not installed",
-            hint=install_hint("serve"),
-        ) from None
     from glasshead.serve import listening, logs
     from glasshead.serve.app import create_app
     from glasshead.serve.config import ServeConfig

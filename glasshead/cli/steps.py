@@ -20,11 +20,14 @@ def steps(
     words: Annotated[list[str], typer.Argument(metavar="WORDS", help="A sentence.")],
     query: Annotated[
         str | None,
-        typer.Option(metavar="WORD", help="Show the row of this word; WORD#2 is its second place."),
+        typer.Option(
+            "--query", metavar="WORD", help="Show the row of this word; WORD#2 is its second place."
+        ),
     ] = None,
     vectors: Annotated[
         Path | None,
         typer.Option(
+            "--vectors",
             metavar="FILE.json",
             help='Your own vectors: {"word": [...], ...}, or such objects under "q", "k" and "v".',
         ),
@@ -34,7 +37,8 @@ def steps(
     ] = True,
     causal: Annotated[bool, typer.Option("--causal", help="Hide the words that follow.")] = False,
     lang: Annotated[
-        Language | None, typer.Option(help="Language of the tables [default: the locale's]")
+        Language | None,
+        typer.Option("--lang", help="Language of the tables [default: the locale's]"),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:

@@ -12,8 +12,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Beyond", "Device", "FirstTokens", "console", "language", "progress_bar", "report"]
 
-Device = Annotated[str, typer.Option(metavar="DEVICE", help="auto, cpu, cuda, cuda:1, ...")]
-FirstTokens = Annotated[int | None, typer.Option(metavar="N", help="Read the first N tokens only.")]
+Device = Annotated[
+    str, typer.Option("--device", metavar="DEVICE", help="auto, cpu, cuda, cuda:1, ...")
+]
+FirstTokens = Annotated[
+    int | None, typer.Option("--max-tokens", metavar="N", help="Read the first N tokens only.")
+]
 Beyond = Annotated[
     bool, typer.Option("--beyond", help="Read more than the model was trained to, if it can.")
 ]

@@ -45,17 +45,21 @@ def train(
     pairs: Annotated[
         list[str] | None,
         typer.Option(
+            "--pairs",
             metavar="SRC TGT",
             help="Learn to translate: two files, line by line, or a .tsv; may be repeated.",
         ),
     ] = None,
     val: Annotated[
         list[str] | None,
-        typer.Option(metavar="SRC TGT", help="Pairs to validate on, instead of some of --pairs."),
+        typer.Option(
+            "--val", metavar="SRC TGT", help="Pairs to validate on, instead of some of --pairs."
+        ),
     ] = None,
     task: Annotated[
         str | None,
         typer.Option(
+            "--task",
             metavar="NAME",
             help="text, pairs, refer (what pronouns stand for) or world (translate "
             "stories), which need no files [default: by what is named]",
@@ -64,6 +68,7 @@ def train(
     preset: Annotated[
         str | None,
         typer.Option(
+            "--preset",
             metavar="NAME",
             help="nano, tiny, small, llama, gpt2; for pairs: pairs, pairs-tiny, marian; for refer: "
             "reader; for world: translator [default: the first]",
@@ -72,10 +77,10 @@ def train(
     show: Annotated[bool, typer.Option("--show", help="Print the preset and do nothing.")] = False,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="The folder to make [default: runs/TEXT-PRESET]"),
+        typer.Option("--out", metavar="RUN", help="The folder to make [default: runs/TEXT-PRESET]"),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Go on with a run, exactly.")
+        Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a run, exactly.")
     ] = None,
     from_: Annotated[
         Path | None,
@@ -84,7 +89,9 @@ def train(
     cache: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Where tokenised texts are kept [default: ~/.cache/glasshead]"
+            "--cache",
+            metavar="DIR",
+            help="Where tokenised texts are kept [default: ~/.cache/glasshead]",
         ),
     ] = None,
     **flags: Any,

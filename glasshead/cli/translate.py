@@ -34,17 +34,20 @@ def translate(
         ),
     ] = None,
     n_best: Annotated[
-        int, typer.Option(metavar="N", help="How many translations of each text.")
+        int, typer.Option("--n-best", metavar="N", help="How many translations of each text.")
     ] = 1,
     align: Annotated[
         bool, typer.Option("--align", help="Show which source words each word looked at.")
     ] = False,
     layer: Annotated[
         int | None,
-        typer.Option(metavar="L", help="For --align, from 0 on [default: the last but one]"),
+        typer.Option(
+            "--layer", metavar="L", help="For --align, from 0 on [default: the last but one]"
+        ),
     ] = None,
     head: Annotated[
-        int | None, typer.Option(metavar="H", help="For --align, from 0 on [default: their mean]")
+        int | None,
+        typer.Option("--head", metavar="H", help="For --align, from 0 on [default: their mean]"),
     ] = None,
     device: Device = "auto",
     as_json: Annotated[

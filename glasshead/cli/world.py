@@ -23,13 +23,17 @@ class Split(StrEnum):
 
 
 def world(
-    show: Annotated[int, typer.Option(metavar="N", help="How many stories.")] = 5,
+    show: Annotated[int, typer.Option("--show", metavar="N", help="How many stories.")] = 5,
     lang: Annotated[
-        str, typer.Option(metavar="LANGUAGES", help="Which of zh, en and de, in this order.")
+        str,
+        typer.Option("--lang", metavar="LANGUAGES", help="Which of zh, en and de, in this order."),
     ] = "zh,en,de",
-    seed: Annotated[int, typer.Option(metavar="S", min=0, help="Another seed, other stories.")] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="S", min=0, help="Another seed, other stories.")
+    ] = 0,
     split: Annotated[
-        Split, typer.Option(help="The two share no combination of actor, thing and ending.")
+        Split,
+        typer.Option("--split", help="The two share no combination of actor, thing and ending."),
     ] = Split.train,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object a story, with its whole truth.")

@@ -306,7 +306,8 @@ def _broadcasts(x: Tensor, shape: tuple[int, ...]) -> bool:
 
 
 def _count(n: Any) -> int:
-    _need(isinstance(n, int) and not isinstance(n, bool) and n >= 0, f"{n!r} is no count")
+    # Beyond 64 bits torch raises OverflowError at some later use.
+    _need(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 2**63, f"{n!r} is no count")
     return int(n)
 
 

@@ -118,7 +118,7 @@ class Writer(threading.Thread):
         patience = time.monotonic() + IDLE
         with self._more:
             while not (self.line or self.jobs or self._closed):
-                self._more.wait(1.0)
+                self._more.wait(max(0.0, min(1.0, patience - time.monotonic())))
                 if time.monotonic() > patience or (self.served.evicted and not self.line):
                     break
             self._over = self._closed or not (self.line or self.jobs)

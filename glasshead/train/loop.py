@@ -10,7 +10,7 @@ comes next is in the checkpoint, or follows from the config and the step.
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -47,7 +47,11 @@ DRAW_SECONDS = 20.0  # between two drawings of loss.png
 
 
 class Trainer:
-    """Trains a task. Without a run nothing is kept on disk, and there is no state to go back to."""
+    """Trains a task. Without a run nothing is kept on disk, and there is no state to go back to.
+
+    Args:
+        clock: returns seconds and never goes back. Everything that depends on time reads it.
+    """
 
     def __init__(
         self,
@@ -56,7 +60,9 @@ class Trainer:
         run: Run | None = None,
         watch: Watch | None = None,
         processes: Processes = ALONE,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
+        self._clock = clock
         self.task, self.model, self.run, self.watch = task, task.model, run, watch or Watch()
         self.config, self.processes = config.settled(task.model), processes
         self.spread = spread_over(processes, task, self.config)
@@ -74,12 +80,12 @@ class Trainer:
         self.progress = Progress()
         self._pending: list[Tensor] = []  # (loss, norm) of steps not yet looked at
         self._good = 0  # finite steps since the last checkpoint: they prove it
-        self._saved_step, self._saved_at, self._drawn_at = -1, -math.inf, time.monotonic()
+        self._saved_step, self._saved_at, self._drawn_at = -1, -math.inf, self._clock()
         self._loss: float | None = None  # smoothed, to be shown
         self._share = 0.0  # of the peak learning rates, at the last step
         self._speed = 0.0  # tokens a second, evaluations left out
         self._stepping, self._stepped_tokens = 0.0, 0  # since the last line
-        self._zero = time.monotonic()  # when the run would have begun, had it never paused
+        self._zero = self._clock()  # when the run would have begun, had it never paused
         self._agreed = 0.0  # seconds since then, by the clock of the first of several processes
 
     def train(self) -> Outcome:
@@ -105,7 +111,7 @@ class Trainer:
 
     def _step(self) -> None:
         """One step of the optimizer, called off if the loss or the gradient is not finite."""
-        c, p, started = self.config, self.progress, time.perf_counter()
+        c, p, started = self.config, self.progress, self._clock()
         shape = SCHEDULES[c.schedule](self._done(0.5), c.warmup, c.cooldown, c.final_lr)
         self._share = p.rate * shape
         self.optimizers.set_rate(self._share)
@@ -122,7 +128,7 @@ class Trainer:
         logs = p.step % c.log_every == 0
         if logs or self.device.type == "cpu":
             self._look()
-        self._stepping += time.perf_counter() - started
+        self._stepping += self._clock() - started
         self._stepped_tokens += tokens
         if logs:
             self._log()
@@ -199,9 +205,9 @@ class Trainer:
         if sample is not None:
             self.recorder.sample(p.step, sample)
         self.watch.evaluated(now, values, best, sample)
-        if self._done() >= 1 or time.monotonic() - self._drawn_at > DRAW_SECONDS:
+        if self._done() >= 1 or self._clock() - self._drawn_at > DRAW_SECONDS:
             self.recorder.draw()
-            self._drawn_at = time.monotonic()
+            self._drawn_at = self._clock()
         p.evaluated_at = self._seconds()
 
     def _found(self, judge: Task) -> tuple[dict[str, float], str | None]:
@@ -259,7 +265,7 @@ class Trainer:
             ) from None
         p = self.progress
         self.recorder.cut(p.lengths, p.step)
-        self._zero, self._agreed = time.monotonic() - p.seconds, p.seconds
+        self._zero, self._agreed = self._clock() - p.seconds, p.seconds
         self._saved_step, self._saved_at, self._good = p.step, p.seconds, 0
         self._pending, self._loss = [], None
         if self._graph:
@@ -285,7 +291,7 @@ class Trainer:
         p = self.progress
         p.returns, p.rate, p.skipped = lost.returns + 1, lost.rate / 2, lost.skipped
         p.best, p.best_step = lost.best, lost.best_step  # model.safetensors is still it
-        self._zero, self._agreed = time.monotonic() - seconds, seconds
+        self._zero, self._agreed = self._clock() - seconds, seconds
         self._write({"returned_from": lost.step, "rate": p.rate})
         self._saved_step = -1
         self._save(rotate=False)
@@ -339,12 +345,12 @@ class Trainer:
 
     def _meet(self, signal: Signals | None = None) -> Signals | None:
         """All processes have one clock, and end by a signal that any of them got."""
-        seconds = time.monotonic() - self._zero if self.processes.first else 0.0
+        seconds = self._clock() - self._zero if self.processes.first else 0.0
         self._agreed, number = self.processes.largest(seconds, float(signal or 0))
         return Signals(int(number)) if number else None
 
     def _seconds(self) -> float:
-        return self._agreed if self._parts else time.monotonic() - self._zero
+        return self._agreed if self._parts else self._clock() - self._zero
 
     def _done(self, ahead: float = 0.0) -> float:
         """How much of the run is done, 0 to 1, or will be `ahead` steps from now."""

@@ -1,14 +1,17 @@
 """What is seen of a run while it trains: a bar on a terminal, otherwise a line an evaluation."""
 
+import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from types import TracebackType
 from typing import Any
 
 __all__ = ["Bar", "Lines", "Now", "Watch", "clock", "sparkline"]
+
+DRAW_SECONDS = 0.1  # at least, between two drawings of the bar
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,10 @@ class Lines(Watch):
 class Bar(Lines):
     """A bar with the loss, tokens a second, the time left and a small curve of the loss."""
 
-    def __init__(self, console: Any) -> None:
+    def __init__(self, console: Any, clock: Callable[[], float] = time.monotonic) -> None:
         from rich.progress import BarColumn, Progress, TextColumn
 
+        self._clock, self._drawn = clock, -math.inf
         self._bar = Progress(
             TextColumn("step {task.fields[step]}"),
             BarColumn(bar_width=None),
@@ -80,7 +84,6 @@ class Bar(Lines):
             "", total=1.0, step=0, loss="-", curve="", speed="-", left="-"
         )
         self._losses: list[float] = []
-        self._drawn = 0.0
 
     def __enter__(self) -> "Bar":
         self._bar.start()
@@ -94,9 +97,9 @@ class Bar(Lines):
             self._losses.append(values["loss"])
 
     def stepped(self, now: Now) -> None:
-        if time.monotonic() - self._drawn < 0.1:
+        if self._clock() - self._drawn < DRAW_SECONDS:
             return
-        self._drawn = time.monotonic()
+        self._drawn = self._clock()
         self._bar.update(
             self._row,
             completed=now.done,
@@ -150,7 +153,8 @@ def sparkline(values: Sequence[float], width: int) -> str:
     if not n:
         return ""
     cuts = [len(values) * i // n for i in range(n + 1)]
-    means = [sum(values[a:b]) / (b - a) for a, b in pairwise(cuts)]
+    least = min(values)  # without it, rounding would draw a curve of equal values
+    means = [sum(value - least for value in values[a:b]) / (b - a) for a, b in pairwise(cuts)]
     low, high = min(means), max(means)
     return "".join("▁▂▃▄▅▆▇█"[round(7 * (mean - low) / (high - low or 1.0))] for mean in means)
 

@@ -1,3 +1,5 @@
+from itertools import combinations, product
+
 import pytest
 import torch
 
@@ -7,16 +9,29 @@ from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.attention.position import RotaryPositions, alibi_slopes
 from glasshead.errors import ConfigError, ShapeError
 
+from .covering import covering
+
 
 def caches() -> list[Cache]:
     return [GrowingCache(), FixedCache(23)]
 
 
-@pytest.mark.parametrize("kind", [0, 1])
-@pytest.mark.parametrize("pieces", [[1] * 13, [5, 1, 7], [13], [2, 11]])
-@pytest.mark.parametrize("kv_heads", [1, 2, 4])
-@pytest.mark.parametrize("position", ["none", "rotary", "alibi"])
-@pytest.mark.parametrize("window", [None, 3])
+SETTINGS = {
+    "kind": [0, 1],
+    "pieces": [(1,) * 13, (5, 1, 7), (13,), (2, 11)],
+    "kv_heads": [1, 2, 4],
+    "position": ["none", "rotary", "alibi"],
+    "window": [None, 3],
+}
+
+
+def test_the_settings_tried_have_every_pair_of_values_together() -> None:
+    tried = covering(*SETTINGS.values())
+    for (i, some), (j, others) in combinations(enumerate(SETTINGS.values()), 2):
+        assert {(row[i], row[j]) for row in tried} == set(product(some, others))
+
+
+@pytest.mark.parametrize(tuple(SETTINGS), covering(*SETTINGS.values()))
 def test_a_text_in_pieces_equals_the_text_at_once(kind, pieces, kv_heads, position, window) -> None:
     torch.manual_seed(0)
     attention = MultiHeadAttention(40, 4, n_kv_heads=kv_heads, qk_norm=True).double().eval()

@@ -43,7 +43,11 @@ def test_frequencies_are_those_of_the_transformers_library(factor, low, more, le
         expected, gain = rope.ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"))
         scaling = scaling_of(written)
         plain = base ** (-torch.arange(0, 22, 2) / 22)
-        torch.testing.assert_close(scaling.slowed(plain, base), expected, rtol=1e-4, atol=1e-9)
+        # Between two close limits, llama3's blend magnifies the rounding of a frequency.
+        steep = factor * (1 + low / more) if kind == "llama3" else 1.0
+        torch.testing.assert_close(
+            scaling.slowed(plain, base), expected, rtol=max(1e-4, 3e-7 * steep), atol=1e-9
+        )
         assert scaling.gain == pytest.approx(gain)
 
 

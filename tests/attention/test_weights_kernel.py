@@ -14,7 +14,7 @@ from glasshead.attention.scores import PLAIN, Scoring
 from ..conftest import interpret
 from .cases import Case
 
-needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
+needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 INTERPRETED = """
@@ -27,13 +27,15 @@ test.{check}(weights_kernel.weights_from_lse, scores)
 """
 
 
-@needs_triton
+@pytest.mark.deep
 def test_tiles_agree_with_float64_in_the_interpreter() -> None:
+    pytest.importorskip("triton", reason="Triton is not installed")
     interpret(INTERPRETED.format(check="check_tiles"))
 
 
-@needs_triton
+@pytest.mark.deep
 def test_tiles_serve_attend_in_the_interpreter() -> None:
+    pytest.importorskip("triton", reason="Triton is not installed")
     interpret(INTERPRETED.format(check="check_attend"))
 
 

@@ -3,15 +3,32 @@
 import json
 import os
 import re
+import shutil
 
 import pytest
 
+from glasshead.cli import run
 from tests.cli.test_cli import is_a_mistake
 
 
 @pytest.fixture
 def out(tmp_path):
     return tmp_path / "claims"
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory):
+    """A folder with claim 4, measured."""
+    folder = tmp_path_factory.mktemp("measured") / "claims"
+    assert run(["claims", "4", "--quick", "--jobs", "1", "--out", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture
+def measured(once, out):
+    """A folder of the test's own with claim 4, measured."""
+    shutil.copytree(once, out)
+    return out
 
 
 def test_measuring_prints_the_verdict_and_its_numbers_and_keeps_them(cli, out):
@@ -26,19 +43,17 @@ def test_measuring_prints_the_verdict_and_its_numbers_and_keeps_them(cli, out):
     assert " ".join(kept["finding"]["words"]["en"].split()) in " ".join(text.split())
 
 
-def test_what_is_stored_is_shown_and_not_measured_again(cli, out):
-    cli("claims", "4", "--quick", "--out", out)
-    before = (out / "04.json").read_bytes()
-    code, text, err = cli("claims", "4", "--quick", "--out", out)
+def test_what_is_stored_is_shown_and_not_measured_again(cli, measured):
+    before = (measured / "04.json").read_bytes()
+    code, text, err = cli("claims", "4", "--quick", "--out", measured)
     assert (code, err) == (0, "")
     assert "(measured 20" in text
-    assert (out / "04.json").read_bytes() == before
-    assert cli("claims", "4", "--quick", "--again", "--out", out).err == "claim 4 ...\n"
+    assert (measured / "04.json").read_bytes() == before
+    assert cli("claims", "4", "--quick", "--again", "--out", measured).err == "claim 4 ...\n"
 
 
-def test_alone_it_lists_what_there_is(cli, out):
-    cli("claims", "4", "--quick", "--out", out)
-    code, text, err = cli("claims", "--out", out)
+def test_alone_it_lists_what_there_is(cli, measured):
+    code, text, err = cli("claims", "--out", measured)
     assert code == 0
     lines = {int(line[:3]): line for line in text.splitlines() if line[:3].strip().isdigit()}
     assert "holds" in lines[4]
@@ -47,29 +62,27 @@ def test_alone_it_lists_what_there_is(cli, out):
     assert "glasshead claims --quick" in err
 
 
-def test_results_of_other_code_are_marked(cli, out):
-    assert "since" not in cli("claims", "--out", out).out
-    cli("claims", "4", "--quick", "--out", out)
-    path = out / "04.json"
+def test_results_of_other_code_are_marked(cli, measured):
+    assert "since" not in cli("claims", "--out", measured).out
+    path = measured / "04.json"
     path.write_text(path.read_text().replace('"code": "', '"code": "0'))
-    text = cli("claims", "--out", out).out
+    text = cli("claims", "--out", measured).out
     assert "since" in text
 
 
-def test_it_speaks_chinese(cli, out):
-    text = cli("claims", "4", "--quick", "--lang", "zh", "--out", out).out
+def test_it_speaks_chinese(cli, measured):
+    text = cli("claims", "4", "--quick", "--lang", "zh", "--out", measured).out
     assert "掩码要放在 softmax 之前: 成立" in text
-    assert "尚未测量" in cli("claims", "--lang", "zh", "--out", out).out
+    assert "尚未测量" in cli("claims", "--lang", "zh", "--out", measured).out
 
 
-def test_the_report_is_one_file_or_a_page_of_the_docs(cli, out, tmp_path):
-    cli("claims", "4", "--quick", "--out", out)
+def test_the_report_is_one_file_or_a_page_of_the_docs(cli, measured, tmp_path):
     page = tmp_path / "page.html"
-    assert cli("claims", "report", "-o", page, "--out", out) == (0, f"{page}\n", "")
+    assert cli("claims", "report", "-o", page, "--out", measured) == (0, f"{page}\n", "")
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
-    assert cli("claims", "report", "--out", out).out == f"{out / 'report.html'}\n"
+    assert cli("claims", "report", "--out", measured).out == f"{measured / 'report.html'}\n"
     docs = tmp_path / "docs"
-    written = cli("claims", "report", "--docs", docs, "--out", out).out.split()
+    written = cli("claims", "report", "--docs", docs, "--out", measured).out.split()
     assert str(docs / "claims.md") in written
     assert (docs / "img" / "claims" / "04.zh.png").exists()
 

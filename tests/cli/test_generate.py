@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -142,7 +141,6 @@ def test_stdin_that_is_not_utf8_is_a_mistake(cli, run, stdin):
     assert "invalid UTF-8 at byte 0" in outcome.err
 
 
-@pytest.mark.slow
 def test_text_arrives_while_the_model_still_writes(tmp_path):
     """A program that reads the pipe gets whole characters long before the end."""
     run = make_run(tmp_path / "bytes", ByteTokenizer())
@@ -157,7 +155,6 @@ def test_text_arrives_while_the_model_still_writes(tmp_path):
         seen = b""
         while len(seen) < 100:
             seen += os.read(process.stdout.fileno(), 100)
-            time.sleep(0.01)
-        assert process.poll() is None
+        assert process.poll() is None  # more than a pipe holds is still to come
         process.kill()
     assert seen.startswith("春江".encode())

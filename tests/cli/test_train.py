@@ -2,13 +2,13 @@
 
 import dataclasses
 import json
-import os
-import resource
 import shlex
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -69,7 +69,7 @@ def test_a_run_is_made_and_its_folder_printed(cli, here):
 
 def test_a_second_run_gets_another_folder(cli, here):
     for _ in range(2):
-        cli("train", "numbers.txt", *SMALL)
+        cli("train", "numbers.txt", *SMALL, "--steps", "1")
     assert sorted(p.name for p in (here / "runs").iterdir()) == ["numbers-nano", "numbers-nano-2"]
 
 
@@ -81,12 +81,15 @@ def test_the_same_seed_gives_the_same_run_and_another_does_not(cli, here):
 
 
 def test_a_resumed_run_can_be_made_longer(cli, here):
-    cli("train", "numbers.txt", *SMALL, "--out", "whole", "--steps", "20", "--schedule", "constant")
-    cli("train", "numbers.txt", *SMALL, "--out", "run", "--schedule", "constant")
+    constant = ("train", "numbers.txt", *SMALL, "--schedule", "constant")
+    cli(*constant, "--out", "whole", "--steps", "20")
+    cli(*constant, "--out", "run")
     done = cli("train", "--resume", "run", "--steps", "20")
     assert done.code == 0
     assert done.out == "run\n"
     assert settings_of(here / "run")["train"]["steps"] == 20
+    losses = [[line.get("loss") for line in metrics(here / name)] for name in ("run", "whole")]
+    assert [loss for loss in losses[0] if loss] == [loss for loss in losses[1] if loss]
     steps = [line["step"] for line in metrics(here / "run") if "val_loss" in line]
     assert steps == [0, 4, 8, 12, 16, 20]
 
@@ -121,10 +124,11 @@ def test_a_new_run_begins_with_the_parameters_of_another(cli, here):
     assert settings_of(here / "old")["train"]["steps"] == 12
 
 
-def test_text_from_a_pipe_can_be_resumed(cli, here):
-    command = [sys.executable, "-m", "glasshead", "train", "-", *SMALL]
-    done = subprocess.run(command, input=TEXT, text=True, capture_output=True, check=True)
-    assert done.stdout == "runs/stdin-nano\n"
+def test_text_from_a_pipe_can_be_resumed(cli, here, stdin):
+    stdin(TEXT.encode())
+    done = cli("train", "-", *SMALL)
+    assert (done.code, done.out) == (0, "runs/stdin-nano\n")
+    stdin(b"")
     assert cli("train", "--resume", "runs/stdin-nano").code == 0
 
 
@@ -242,13 +246,6 @@ def test_help_has_a_heading_for_each_group(cli):
     assert places == sorted(places)
 
 
-def test_help_does_not_wait_for_torch():
-    code = "import sys; from glasshead.cli import run; run(['train', '--help']);"
-    code += "print({'torch', 'numpy'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "set()"
-
-
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_print_themselves_with_what_the_flags_change(cli, name):
     shown = json.loads(cli("train", "--preset", name, "--show", "--n-layers", "3").out)
@@ -279,7 +276,7 @@ def started(here: Path, *args: str) -> "subprocess.Popen[str]":
 def wait_for(path: Path, count: int) -> None:
     end = time.monotonic() + 120
     while not path.exists() or path.read_bytes().count(b"\n") < count:
-        assert time.monotonic() < end
+        assert time.monotonic() < end, "the run hangs"
         time.sleep(0.01)
 
 
@@ -288,7 +285,7 @@ def test_a_signal_saves_says_how_to_go_on_and_exits_with_its_code(here):
     process = started(here, "numbers.txt", *long, "--out", "run")
     wait_for(here / "run" / "metrics.jsonl", 20)
     process.terminate()
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)  # or it hangs
     assert process.returncode == 128 + signal.SIGTERM
     assert out == "run\n"
     last = err.splitlines()[-1]
@@ -299,25 +296,31 @@ def test_a_signal_saves_says_how_to_go_on_and_exits_with_its_code(here):
     assert f'"step": "{step}"'.encode() in state
 
 
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """Writing a larger file fails, as on a full disk."""
+    resource = pytest.importorskip("resource", reason="needs Unix's limits")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
 def test_a_full_disk_ends_with_a_clear_line_and_the_last_checkpoint_intact(cli, here):
-    """A limit on the size of files stands for the disk: the next checkpoint does not fit."""
     for name in ("run", "whole"):
         cli("train", "numbers.txt", *SMALL, "--save-every", "1", "--out", name)
     last = here / "run" / "state" / "last.safetensors"
-    before, limit = last.read_bytes(), last.stat().st_size - 1000
-    done = subprocess.run(
-        [sys.executable, "-m", "glasshead", "train", "--resume", "run", "--steps", "20"],
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-    )
-    assert done.returncode == 2
-    error, _, hint = done.stderr.rstrip("\n").splitlines()[-3:]
+    before = last.read_bytes()
+    with files_of_at_most(len(before) - 1000):  # the next checkpoint does not fit
+        done = cli("train", "--resume", "run", "--steps", "20")
+    assert done.code == 2
+    error, _, hint = done.err.rstrip("\n").splitlines()[-3:]
     assert error.startswith("error: cannot write")
     assert "File too large" in error
     assert "step 12" in hint
     assert "glasshead train --resume run" in hint
-    assert "Traceback" not in done.stderr
     assert last.read_bytes() == before
     assert not list((here / "run").rglob(".*"))
     for name in ("run", "whole"):
@@ -325,17 +328,10 @@ def test_a_full_disk_ends_with_a_clear_line_and_the_last_checkpoint_intact(cli, 
     same_ending(here / "run", here / "whole")
 
 
-def test_a_full_disk_at_the_start_leaves_nothing(here):
-    limit = 3000  # less than the parameters
-    done = subprocess.run(
-        [sys.executable, "-m", "glasshead", "train", "numbers.txt", *SMALL, "--out", "run"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-    )
-    assert done.returncode == 2
-    assert "File too large" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_a_full_disk_at_the_start_leaves_nothing(cli, here):
+    with files_of_at_most(3000):  # less than the parameters
+        done = cli("train", "numbers.txt", *SMALL, "--out", "run")
+    assert done.code == 2
+    assert "File too large" in done.err
     assert not (here / "run").exists()
     assert not list(here.glob(".run*"))

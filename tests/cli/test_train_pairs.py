@@ -16,6 +16,7 @@ SMALL = shlex.split(
     " --eval-every 3 --eval-pairs 5 --log-every 2 --no-tensorboard --threads 1 --device cpu"
     " --precision float32"
 )
+ONE = ("--steps", "1")  # where what is told matters, and not what is learned
 
 
 @pytest.fixture
@@ -104,7 +105,8 @@ def test_what_looks_wrong_is_told_with_its_line(cli, here):
     rows[11] = ["word " * 300, "词"]
     rows[16] = ["狗在公园里跑", "the dog runs in the park"]
     (here / "odd.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in rows) + "no tab\n")
-    done = cli("train", "--pairs", "odd.tsv", "--val", "toy.tsv", "--languages", "en,zh", *SMALL)
+    files = ["--pairs", "odd.tsv", "--val", "toy.tsv"]
+    done = cli("train", *files, "--languages", "en,zh", *SMALL, *ONE)
     assert done.code == 0
     assert "skipped 1, empty target: odd.tsv:7" in done.err
     assert "skipped 1, longer than 1000 characters: odd.tsv:12" in done.err
@@ -115,7 +117,8 @@ def test_what_looks_wrong_is_told_with_its_line(cli, here):
 def test_swapped_columns_are_told(cli, here):
     rows = "".join(f"the cat is on the mat {n}\t猫在垫子上 {n}\n" for n in range(60))
     (here / "swapped.tsv").write_text(rows)
-    args = ["train", "--pairs", "swapped.tsv", "--val", "toy.tsv", "--languages", "zh,en", *SMALL]
+    files = ["--pairs", "swapped.tsv", "--val", "toy.tsv"]
+    args = ["train", *files, "--languages", "zh,en", *SMALL, *ONE]
     assert "the two sides look swapped, 60 of 60 pairs" in cli(*args).err
     assert "look swapped, 60" not in cli(*args, "--columns", "2,1").err
 
@@ -188,7 +191,7 @@ def test_a_run_of_text_does_not_go_on_with_pairs_nor_one_of_stories(cli, here):
 
 
 def test_letters_cannot_change_under_trained_parameters(cli, here):
-    cli("train", "--pairs", "toy.tsv", *SMALL, "--out", "old")
+    cli("train", "--pairs", "toy.tsv", *SMALL, *ONE, "--out", "old")
     done = cli("train", "--pairs", "toy.tsv", "--from", "old", "--lowercase")
     assert done.code == 2
     assert "--lowercase cannot change with --from" in done.err

@@ -1,9 +1,8 @@
 """`glasshead translate`, as it is typed."""
 
+import io
 import json
-import os
 import re
-import subprocess
 import sys
 
 import pytest
@@ -239,22 +238,27 @@ def test_no_stdin_is_an_empty_one(cli, run, monkeypatch):
     assert cli("translate", run) == (0, "", "")
 
 
-@pytest.mark.slow
-def test_each_line_is_translated_while_the_pipe_stays_open(chars):
-    command = [sys.executable, "-m", "glasshead", "translate", str(chars), "--max-tokens", "5"]
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        for line in ("小猫\n", "\n", "ab"):
-            process.stdin.write(line.encode())
-            process.stdin.flush()
-            if line.endswith("\n"):
-                assert process.stdout.readline().endswith(b"\n")
-        process.stdin.close()
-        assert process.stdout.read().count(b"\n") == 1
-    assert process.returncode == 0
+class OpenPipe(io.RawIOBase):
+    """Sends a line whenever it is read from, and first calls `asked`."""
+
+    def __init__(self, lines, asked):
+        self.lines, self.asked = iter(lines), asked
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        self.asked()
+        line = next(self.lines, "").encode()
+        buffer[: len(line)] = line
+        return len(line)
+
+
+def test_each_line_is_translated_while_the_pipe_stays_open(cli, chars, monkeypatch):
+    flushed, seen, out = [0], [], sys.stdout
+    monkeypatch.setattr(out, "flush", lambda: flushed.append(out.getvalue().count("\n")))
+    pipe = OpenPipe(["小猫\n", "\n", "ab"], asked=lambda: seen.append(flushed[-1]))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(pipe)))
+    code, text, _ = cli("translate", chars, "--max-tokens", "5")
+    assert (code, text.count("\n")) == (0, 3)
+    assert seen[:3] == [0, 1, 2]  # each line is out before the next is asked for

@@ -45,15 +45,23 @@ def _wrongs(words: list[str]) -> Iterator[str]:
     if "glasshead" in names:  # it may stand behind torchrun and its flags, or behind a variable
         yield from _wrong_glasshead(words[names.index("glasshead") + 1 :])
     elif names[:1] == ["make"]:
-        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-        yield from (
-            f"make has no target {t}" for t in words[1:] if "=" not in t and t not in targets
-        )
+        targets = make_targets((ROOT / "Makefile").read_text(encoding="utf-8"))
+        named = [word for word in words[1:] if "=" not in word and not word.startswith("-")]
+        yield from (f"make has no target {name}" for name in named if name not in targets)
     elif names[:2] == ["pip", "install"]:
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
         for extra in re.findall(r"(?:glasshead|\.)\[([\w,]+)\]", " ".join(words)):
             for name in {*extra.split(",")} - {*project["optional-dependencies"]}:
                 yield f"glasshead has no extra '{name}'"
+
+
+def make_targets(makefile: str) -> set[str]:
+    """
+    >>> sorted(make_targets(".PHONY: a\\nBIN := x\\na: b\\n\\tb\\ntest-all fuzz:\\n.venv/x: y"))
+    ['a', 'fuzz', 'test-all']
+    """
+    rules = re.findall(r"^(\w[\w -]*):(?!=)", makefile, re.MULTILINE)
+    return {name for names in rules for name in names.split()}
 
 
 def _wrong_glasshead(args: list[str]) -> Iterator[str]:

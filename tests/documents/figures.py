@@ -7,8 +7,9 @@ say how it follows from others: <!-- computed: 16 * 100_000**2 * 4 / 1e9 -->
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from decimal import ROUND_HALF_UP, Decimal
+from functools import cache
 from pathlib import Path
 
 from tests.documents.blocks import prose
@@ -31,11 +32,12 @@ def figures(page: str) -> list[str]:
     return [found.replace(",", "") for found in FIGURE.findall(prose(page))]
 
 
-def measured() -> set[Decimal]:
+@cache
+def measured() -> frozenset[Decimal]:
     """Every number of the stored results."""
     texts = [ROOT / "docs/results.md", *sorted((ROOT / "bench").glob("results/*.json"))]
     texts += [ROOT / "docs/claims.json", ROOT / "docs/claims.md"]
-    return {number for path in texts if path.exists() for number in _numbers(path)}
+    return frozenset(number for path in texts if path.exists() for number in _numbers(path))
 
 
 def computed(page: str) -> set[Decimal]:
@@ -68,7 +70,7 @@ def _leaves(value: object) -> Iterator[Decimal]:
             yield value
 
 
-def is_measured(figure: str, results: set[Decimal]) -> bool:
+def is_measured(figure: str, results: Set[Decimal]) -> bool:
     """Whether some result is this figure when rounded to its digits.
 
     >>> is_measured("42.1", {Decimal("42.11")}), is_measured("42.2", {Decimal("42.11")})

@@ -19,7 +19,7 @@ from tests.documents.blocks import Block, without_comment
 
 WARM = Path(__file__).with_name("warm.py")
 FULL = os.environ.get("GLASSHEAD_PAGES") == "full"  # as they are written: minutes a page
-PATIENCE = 300  # seconds for one block; a loaded machine is slow
+PATIENCE = 300  # seconds after which a block is given up as hung
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def warmed() -> Iterator[str]:
 def until(there: Any) -> None:
     deadline = time.monotonic() + PATIENCE
     while not there():
-        assert time.monotonic() < deadline, f"waited {PATIENCE} s"
+        assert time.monotonic() < deadline, f"hung for {PATIENCE} s"
         time.sleep(0.02)
 
 

@@ -86,7 +86,7 @@ def same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> boo
     return True
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(models, sources, configs, st.data())
 def test_the_search_is_that_of_the_book_though_it_stops_early(model, source, config, data):
     n_best = data.draw(st.integers(1, config.beam))
@@ -94,7 +94,7 @@ def test_the_search_is_that_of_the_book_though_it_stops_early(model, source, con
     assert same(found, [by_the_book(model, source, config, n_best)])
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(models, st.lists(sources, min_size=1, max_size=5), configs)
 def test_greedy_equals_a_beam_of_one(model, batch, config):
     one = SearchConfig(1, config.alpha, config.max_tokens)
@@ -103,7 +103,7 @@ def test_greedy_equals_a_beam_of_one(model, batch, config):
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(models, st.lists(sources, min_size=2, max_size=6), configs, st.sampled_from([None, 1, 40]))
 def test_a_batch_of_any_lengths_equals_one_by_one(model, batch, config, read):
     alone = [search(model, [source], MARKS, config, config.beam)[0] for source in batch]
@@ -112,7 +112,7 @@ def test_a_batch_of_any_lengths_equals_one_by_one(model, batch, config, read):
     assert same([[best] for best in greedy(model, batch, MARKS, config, read=read)], alone)
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(models, st.lists(sources, min_size=1, max_size=4), configs)
 def test_the_caches_change_no_translation(model, batch, config):
     cached = search(model, batch, MARKS, config, config.beam)
@@ -122,7 +122,7 @@ def test_the_caches_change_no_translation(model, batch, config):
     assert same([cached], [slow])
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(models, st.lists(st.tuples(sources, st.integers(0, 7), st.integers(0, 7)), min_size=1,
                         max_size=4), configs)  # fmt: skip
 def test_padding_on_either_side_changes_no_translation(model, padded, config):
@@ -132,7 +132,7 @@ def test_padding_on_either_side_changes_no_translation(model, padded, config):
     assert same([greedy(model, batch, MARKS, config)], [greedy(model, bare, MARKS, config)])
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(models, sources, configs)
 def test_the_best_are_distinct_sorted_and_true_to_the_model(model, source, config):
     [found] = search(model, [source], MARKS, config, config.beam)
@@ -146,7 +146,7 @@ def test_the_best_are_distinct_sorted_and_true_to_the_model(model, source, confi
         assert not {PAD, BOS, EOS} & {*one.ids}
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(
     st.builds(tiny, st.integers(0, 999), st.sampled_from([1.0, 3.0]), vocab_size=st.just(6)),
     st.lists(st.integers(3, 5), min_size=1, max_size=5),

@@ -90,6 +90,7 @@ check_turns("cpu", recorded=False)
 """
 
 
+@pytest.mark.deep
 def test_the_kernels_give_the_plain_decoders_ids_in_the_interpreter() -> None:
     interpret(INTERPRETED)
 

@@ -1,6 +1,6 @@
 """Cutting: nothing is lost, what fits stays whole, and cuts fall where they hurt least."""
 
-import time
+import signal
 
 import pytest
 from hypothesis import given
@@ -24,8 +24,8 @@ def test_the_parts_are_the_text_and_each_fits(text, n):
     assert all(len(part.strip()) <= n for part in parts)
 
 
-@given(texts, st.integers(1, 5))
-def test_nothing_is_lost_even_where_nothing_fits(text, n):
+@given(texts)
+def test_nothing_is_lost_even_where_nothing_fits(text):
     assert "".join(split(text, lambda part: False, list)) == text
 
 
@@ -56,7 +56,7 @@ def test_cuts_fall_at_sentences_then_clauses_then_spaces_then_anywhere(text, n, 
     assert split(text, at_most(n), list) == parts
 
 
-def test_a_very_long_text_is_cut_in_little_time():
+def test_a_very_long_text_is_measured_few_times():
     calls = []
 
     def fits(part: str) -> bool:
@@ -68,16 +68,28 @@ def test_a_very_long_text_is_cut_in_little_time():
     assert sum(calls) < 40 * len(text)
 
 
-@pytest.mark.parametrize("row", [".", ",", '."', "!", "ab "])
-def test_the_time_of_cutting_grows_with_the_text_and_not_with_its_square(row):
-    def seconds(n: int) -> float:
-        text = row * n + "x"
-        start = time.process_time()
-        assert "".join(split(text, at_most(50), list)) == text
-        return time.process_time() - start
+@pytest.fixture
+def not_hung():
+    """Ends a test that has computed for two minutes."""
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
 
-    once = min(seconds(4_000) for _ in range(3))
-    assert seconds(64_000) < 64 * max(once, 0.002)  # squared: 256
+    def stop(*_):
+        raise AssertionError("the test hangs")
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 120)
+    yield
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    signal.signal(signal.SIGVTALRM, before)
+
+
+@pytest.mark.parametrize("row", [".", ",", '."', "!", "ab "])
+def test_a_row_of_marks_is_cut_however_long_it_is(not_hung, row):
+    """In a tenth of a second; were the time its length squared, in ten minutes."""
+    text = row * 256_000 + "x"
+    assert "".join(split(text, at_most(50), list)) == text
 
 
 @pytest.mark.parametrize(

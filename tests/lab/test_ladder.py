@@ -322,8 +322,7 @@ def is_png(picture):
     return picture.startswith(b"\x89PNG") and len(picture) > 10_000
 
 
-@pytest.mark.parametrize("numbers", [[1], [4], range(1, 13)])
-@pytest.mark.parametrize("seeds", [1, 3])
+@pytest.mark.parametrize(("numbers", "seeds"), [([1], 1), ([4], 3), (range(1, 13), 2)])
 def test_the_picture_is_drawn_for_any_number_of_rungs(numbers, seeds):
     assert is_png(draw(summaries(list(climbs(*numbers, seeds=seeds, worse=[6])))))
 

@@ -16,6 +16,7 @@ import torch
 
 from glasshead.checkpoint import export_model, load
 
+pytestmark = pytest.mark.deep
 TEXT = "".join(f"{n} 乘 {n % 7} 得 {n * (n % 7)}: that's what it is.\n" for n in range(400))
 PROMPTS = ["31 乘 ", "12 "]
 

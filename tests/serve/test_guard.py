@@ -3,11 +3,10 @@
 import hmac
 import json
 import socket
-import time
 
 import httpx
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from glasshead.errors import ConfigError
@@ -15,13 +14,15 @@ from glasshead.serve import guard
 from glasshead.serve.config import ServeConfig, is_loopback
 from glasshead.serve.guard import CSP, Guard
 
+from .conftest import HUNG, live
+
 JSON = {"Content-Type": "application/json"}
 KEY = "correct-horse:battery/staple"
 
 
 def raw(port, request, more=b""):
     """The whole answer to a request as it is written here."""
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as sock:
+    with socket.create_connection(("127.0.0.1", port), timeout=HUNG) as sock:
         sock.sendall(request.replace("\n", "\r\n").encode() + more)
         answer = b""
         while part := sock.recv(65536):
@@ -133,8 +134,6 @@ def test_so_can_a_page_under_an_allowed_name(server, tmp_path):
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory):
-    from .conftest import live
-
     with live(tmp_path_factory.mktemp("locked"), api_key=KEY) as found:
         yield found
 
@@ -194,6 +193,7 @@ def test_keys_are_compared_in_constant_time(locked, monkeypatch):
 @settings(max_examples=200)
 @given(st.binary(max_size=40), st.binary(max_size=40))
 def test_no_header_makes_the_guard_fail(authorization, host):
+    assume(KEY.encode() not in authorization)
     own = Guard(None, ServeConfig(api_key=KEY))
     scope = {"type": "http", "path": "/api/models", "query_string": b"",
              "headers": [(b"host", host), (b"authorization", authorization), (b"cookie", host),
@@ -210,8 +210,6 @@ def test_no_header_makes_the_guard_fail(authorization, host):
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    from .conftest import live
-
     with live(tmp_path_factory.mktemp("small"), max_body=1000) as found:
 
         @found.app.post("/api/echo")
@@ -259,11 +257,9 @@ def test_a_length_that_is_a_lie_is_refused(small, length):
 
 
 def test_a_body_that_does_not_come_is_not_waited_for_for_ever(small, monkeypatch):
-    monkeypatch.setattr(guard, "BODY_SECONDS", 0.2)
-    began = time.monotonic()
+    monkeypatch.setattr(guard, "BODY_SECONDS", 0.01)
     head = "POST /api/echo HTTP/1.1\nHost: localhost\nContent-Length: 100\n\n{"
     assert status(raw(small.port, head)) == 408
-    assert time.monotonic() - began < 20
 
 
 # What every answer carries

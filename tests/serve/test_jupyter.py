@@ -12,11 +12,13 @@ import pytest
 
 from glasshead.text.tinyworld import World
 
-from .conftest import until
+from .conftest import HUNG, until
 
 for needed in ("jupyterlab", "ipykernel", "anywidget"):
     if importlib.util.find_spec(needed) is None:
         pytest.skip(f"needs {needed}", allow_module_level=True)
+
+pytestmark = pytest.mark.deep
 
 TEXT = World.seed_story().text("zh")
 
@@ -58,7 +60,7 @@ def notebook(tmp_path, world_runs):
         yield f"{address}/doc/tree/seen.ipynb?token=secret"
     finally:
         server.terminate()  # ends its kernel as well
-        server.wait(30)
+        server.wait(HUNG)
 
 
 def answers(address):

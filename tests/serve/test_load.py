@@ -10,7 +10,7 @@ import pytest
 BENCH = Path(__file__).resolve().parents[2] / "bench" / "serve.py"
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads memory from /proc")
 def test_many_clients_of_whom_some_leave_do_no_harm_and_too_many_are_refused():
     command = [sys.executable, str(BENCH), "--clients", "24", "--seconds", "4", "--json"]

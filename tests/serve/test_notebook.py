@@ -173,6 +173,7 @@ def held(page, shown):
     return hold
 
 
+@pytest.mark.deep
 def test_the_widget_shows_the_look_of_the_page(page, held, seen):
     one, two, asked = held(seen, lang="en")
     for frame in (one, two):
@@ -182,11 +183,12 @@ def test_the_widget_shows_the_look_of_the_page(page, held, seen):
         ) == "小猫"  # fmt: skip
     assert one.locator("textarea").count() == 0  # there is no model to read another text
     assert one.locator(".cut-card").is_hidden()
-    before = len(asked)
-    one.locator(".thumb").last.click()
-    one.locator(".head-card h2", has_text="Layer 1 · head 3").wait_for()
-    assert any("weights?layer=1&head=3" in path for path in asked[before:])
-    assert "head 0" in two.locator(".head-card h2").inner_text()
+    before, shown = len(asked), two.locator(".head-card h2").inner_text()
+    layer, head = (0, 0) if shown == "Layer 1 · head 3" else (1, 3)
+    one.locator(f".thumb[data-head='{layer}:{head}']").click()
+    one.locator(".head-card h2", has_text=f"Layer {layer} · head {head}").wait_for()
+    assert any(f"weights?layer={layer}&head={head}" in path for path in asked[before:])
+    assert two.locator(".head-card h2").inner_text() == shown
     assert page.locator("iframe").first.get_attribute("sandbox") == "allow-scripts allow-downloads"
     one.locator("#save").click()
     with page.expect_download() as download:
@@ -194,6 +196,7 @@ def test_the_widget_shows_the_look_of_the_page(page, held, seen):
     assert download.value.suggested_filename.endswith(".html")
 
 
+@pytest.mark.deep
 def test_the_widget_pans_a_map_whose_tiles_the_kernel_computes(page, held, book):
     one, _, asked = held(book, lang="en", at="2900,2900,4")
     one.locator(".map[data-missing='0'][data-level='0']").wait_for()

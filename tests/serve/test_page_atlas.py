@@ -1,6 +1,5 @@
 """The Atlas in a real browser: a map of 100,000 tokens, and what is written in the page."""
 
-import json
 import re
 from contextlib import suppress
 from urllib.parse import parse_qs
@@ -12,6 +11,7 @@ from glasshead.text.tinyworld import corpus
 from tests.serve.conftest import live, meanwhile, until
 from tests.serve.made_up import SCRIPT, long_atlas
 
+pytestmark = pytest.mark.deep
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 
 NAME = "<b>long.glass"
@@ -56,31 +56,23 @@ def level(page):
     return int(page.get_attribute(".map", "data-level"))
 
 
-def test_100_000_tokens_from_afar_down_to_single_weights(page, shelf, exact):
-    sheet = opened(page, shelf)
-    assert "100,000 tokens" in page.inner_text(".titles")
-    assert level(page) == 8  # about 700 pixels for 100,000 tokens
+def zoom_in_to_a_weight(page, sheet, exact):
+    """From the whole map down to one weight, its words, and the same place by its address."""
+    coarsest = level(page)
     sheet.focus()
-    found = []
-    while level(page) > 0:
+    for finer in reversed(range(coarsest)):
         page.keyboard.press("+")
-        page.wait_for_timeout(50)
-        page.wait_for_selector(READY)
-        found.append(level(page))
-    assert found == [7, 6, 5, 4, 3, 2, 1, 0]
+        page.wait_for_selector(f"{READY}[data-level='{finer}']")
     for _ in range(5):
         page.keyboard.press("+")
     page.keyboard.press("d")  # to the diagonal, where there is something to see
     page.wait_for_selector(READY)
-    until(lambda: "at" in now(page))
     box = sheet.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2 + 60)
     until(lambda: re.search(r"weight [\d.]", page.inner_text(".tip")))
-    row, col = (
-        int(n.replace(",", ""))
-        for n in re.findall(r"(?:row|column) ([\d,]+)", page.inner_text(".tip"))
-    )
-    weight = float(re.search(r"weight ([\d.e-]+)", page.inner_text(".tip"))[1])
+    tip = page.inner_text(".tip")
+    row, col = (int(n.replace(",", "")) for n in re.findall(r"(?:row|column) ([\d,]+)", tip))
+    weight = float(re.search(r"weight ([\d.e-]+)", tip)[1])
     assert col <= row
     assert weight == pytest.approx(float(exact.tile(0, 0, row, col)), rel=0.06, abs=6e-4)
     # The text has come along.
@@ -88,59 +80,26 @@ def test_100_000_tokens_from_afar_down_to_single_weights(page, shelf, exact):
     until(lambda: page.inner_text(".strip >> nth=0 >> .here") == exact.tokens[0][row])
     until(lambda: page.inner_text(".strip >> nth=1 >> .here") == exact.tokens[0][col])
     # The address shows the same to someone else.
+    page.clock.run_for(1000)  # it is written once the map has been still
     until(lambda: "at" in now(page))
-    page.wait_for_timeout(500)
     place = now(page)["at"]
     page.reload()
     page.wait_for_selector(READY)
-    page.wait_for_timeout(500)
+    page.clock.run_for(1000)
     assert now(page)["at"] == place
     page.locator(".sheet").focus()
     page.keyboard.press("Home")
+    page.clock.run_for(1000)
     until(lambda: "at" not in now(page))
-    assert level(page) == 8
+    assert level(page) == coarsest
 
 
-def test_panning_and_zooming_never_hold_the_page_for_50_ms(page, shelf, browser):
-    """In the best of a few tries. A long task of the page's own comes back in every one of them;
-    what a busy machine does to one, by holding a processor back, does not."""
-    longest = [99.0]
-    while min(longest) >= 50 and len(longest) < 10:
-        page.goto("about:blank")  # the next try begins from nothing again
-        opened(page, shelf, "at=60000,70000,-5.5")
-        tasks = panned(page, browser)
-        assert len(tasks) > 100
-        task = max(tasks, key=lambda task: task["dur"])
-        longest.append(task["dur"] / 1000)
-        print(f"longest: {longest[-1]:.1f} ms, {task['tdur'] / 1000:.1f} ms of it on a processor")
-    assert min(longest) < 50
-
-
-def panned(page, browser):
-    """What the page's main thread did while the map was dragged about and zoomed, task by task."""
-    box = page.locator(".sheet").bounding_box()
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    categories = ["disabled-by-default-devtools.timeline", "devtools.timeline", "toplevel"]
-    browser.start_tracing(page=page, categories=categories)
-    page.mouse.move(x, y)
-    page.mouse.down()
-    for step in range(40):
-        page.mouse.move(x - 14 * (step % 20), y + 11 * (step % 20))
-        page.wait_for_timeout(16)
-    page.mouse.up()
-    for step in range(30):
-        page.mouse.wheel(0, -120 if step < 20 else 160)
-        page.wait_for_timeout(16)
-    page.wait_for_selector(READY)
-    events = json.loads(browser.stop_tracing())["traceEvents"]
-    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
-    (began,) = (e for e in events if e["name"] == "TracingStartedInBrowser")
-    (frame,) = began["args"]["data"]["frames"]  # the browser may have other pages' processes
-    return [
-        e for e in events
-        if e["name"] in ("RunTask", "ThreadControllerImpl::RunTask") and "tdur" in e
-        and e["pid"] == frame["processId"] and names.get((e["pid"], e["tid"])) == "CrRendererMain"
-    ]  # fmt: skip
+def test_100_000_tokens_from_afar_down_to_single_weights(page, shelf, exact):
+    page.clock.install()
+    sheet = opened(page, shelf)
+    assert "100,000 tokens" in page.inner_text(".titles")
+    assert level(page) == 8  # about 700 pixels for 100,000 tokens
+    zoom_in_to_a_weight(page, sheet, exact)
 
 
 def test_while_a_page_loads_a_coarser_one_is_shown_and_what_is_out_of_sight_is_given_up(
@@ -154,16 +113,16 @@ def test_while_a_page_loads_a_coarser_one_is_shown_and_what_is_out_of_sight_is_g
     for _ in range(5):
         page.keyboard.press("+")
     meanwhile(page, lambda: held)
-    page.wait_for_timeout(200)
-    assert int(page.get_attribute(".map", "data-missing")) > 0
-    shades = page.evaluate("""() => {
+    page.wait_for_selector(".map:not([data-missing='0'])")
+    shades = """() => {
       const canvas = document.querySelector(".sheet"), found = new Set();
       const {width, height} = canvas;
       const data = canvas.getContext("2d").getImageData(width / 4, height / 2, 200, 200).data;
       for (let i = 0; i < data.length; i += 4) found.add(data.slice(i, i + 3).join());
       return found.size;
-    }""")
-    assert shades > 20  # no blank paper
+    }"""
+    meanwhile(page, lambda: page.evaluate(shades) > 20)  # no blank paper
+    assert int(page.get_attribute(".map", "data-missing")) > 0
     before = len(held)
     page.keyboard.press("Shift+ArrowUp")
     meanwhile(page, lambda: len(aborted))
@@ -237,8 +196,7 @@ def test_a_text_is_read_in_the_page_in_both_languages_by_day_and_by_night(page, 
     page.locator("#theme").click()
     page.locator("#theme").click()
     until(lambda: page.evaluate("document.documentElement.dataset.theme") == "dark")
-    page.wait_for_timeout(400)
-    assert page.evaluate("document.querySelector('.sheet').toDataURL()") != before
+    until(lambda: page.evaluate("document.querySelector('.sheet').toDataURL()") != before)
     shot(page, "atlas-dark")
     page.locator("#language").click()
     page.wait_for_selector(READY)
@@ -250,8 +208,7 @@ def test_a_text_is_read_in_the_page_in_both_languages_by_day_and_by_night(page, 
     page.get_by_role("radio", name="Mean").click()
     until(lambda: now(page).get("show") == "mean")
     page.set_viewport_size({"width": 390, "height": 844})
-    page.wait_for_timeout(300)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.wait_for_function("document.documentElement.scrollWidth <= 390")
     shot(page, "atlas-phone")
 
 

@@ -9,6 +9,8 @@ from glasshead.text.tinyworld import World
 
 from .byte_gpt import byte_gpt
 
+pytestmark = pytest.mark.deep
+
 STORY = World.seed_story()
 TEXT, OTHER = STORY.text("zh"), STORY.flipped().text("zh")
 WORD = ".words-over .word"
@@ -27,27 +29,6 @@ def ranking(page, way="from"):
 
 def said(page):
     return [row.split() for row in page.locator(".result tbody tr").all_inner_texts()]
-
-
-def test_the_first_thing_seen_is_that_it_looks_at_its_noun(page, served, shot):
-    page.set_viewport_size({"width": 1440, "height": 900})
-    opened(page, served)
-    page.wait_for_selector(".result tbody tr")
-    assert "它" in page.inner_text(".pin-line")
-    assert page.inner_text(".rank-card.from h2") == "Where ‘它’ looks"
-    assert ranking(page)[0][1] == "小猫"
-    assert page.locator(".rank-card.from [aria-pressed=true]").get_attribute("data-word") == "小猫"
-    assert said(page)[0][0] == "小猫"
-    shot(page, "look")
-    page.locator("#language").click()
-    page.locator("#theme").click()
-    page.locator("#theme").click()
-    page.wait_for_selector("html[data-theme=dark]")
-    page.wait_for_selector(".rank-card.from h2:has-text('看')")
-    shot(page, "look-dark")
-    page.set_viewport_size({"width": 390, "height": 844})
-    page.wait_for_function("document.documentElement.scrollWidth <= 390")
-    shot(page, "look-phone")
 
 
 @pytest.mark.parametrize(("text", "noun"), [(TEXT, "小猫"), (OTHER, "蝴蝶")])
@@ -267,7 +248,7 @@ def test_the_view_draws_itself_on_both_painters(page, served):
 
 
 def test_what_the_canvas_shows_is_also_said(page, served):
-    opened(page, served, "model=reader&lang=en&layer=1&head=0")
+    opened(page, served)  # the head that looks most at one word
     page.wait_for_selector(".head-card .spoken caption", state="attached")
     caption = page.locator(".head-card .spoken caption").text_content()
     first = page.locator(".head-card .spoken tr").first.text_content()
@@ -322,13 +303,14 @@ def test_what_was_typed_just_before_a_click_is_read_and_back_undoes_it(page, ser
 
 
 def test_half_a_word_is_not_read(page, served):
+    page.clock.install()
     opened(page, served, f"model=reader&lang=en&text={TEXT}")
     asked = []
     page.on("request", lambda request: request.method == "POST" and asked.append(request))
     page.locator(".asking textarea").fill("")
     keys = page.context.new_cdp_session(page)
     keys.send("Input.imeSetComposition", {"text": "na", "selectionStart": 2, "selectionEnd": 2})
-    page.wait_for_timeout(700)  # longer than it waits for another key
+    page.clock.run_for(1000)  # longer than it waits for another key
     keys.send("Input.insertText", {"text": OTHER})
     shows(page, OTHER)
     assert {request.post_data_json["text"] for request in asked} == {OTHER}

@@ -7,6 +7,8 @@ import pytest
 from .conftest import meanwhile
 from .test_page_shell import opened
 
+pytestmark = pytest.mark.deep
+
 
 @pytest.mark.parametrize(
     "address",

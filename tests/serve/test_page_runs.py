@@ -14,6 +14,8 @@ from .conftest import until
 from .test_running import stored
 from .trained import READER_STEPS
 
+pytestmark = pytest.mark.deep
+
 SCRIPT = "<img src=x onerror=alert(1)>"
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d494844520000000100000001080600000"
@@ -53,51 +55,31 @@ def drawn(page):
     )
 
 
-def test_curves_lie_over_each_other_and_can_be_left_out(page, served, world_runs, shot):
-    page.set_viewport_size({"width": 1440, "height": 900})
-    open_runs(page, served)
-    page.wait_for_selector(".run-chart li[data-id='translator']", state="attached")
-    last = json.loads((world_runs / "reader" / "metrics.jsonl").read_text().splitlines()[-1])
-    until(lambda: f"step {last['step']}" in said(page, "reader"))
-    until(lambda: drawn(page) > 20)
-    page.wait_for_selector(".run-settings table")
-    page.wait_for_selector("text=它(→小猫)")  # of the reader's samples
-    assert page.get_by_text("Thick lines: validation").is_visible()
-    assert page.get_by_text("Coloured settings differ").is_visible()
-    shot(page, "runs")
-    page.get_by_label("Show reader", exact=True).uncheck()
-    page.wait_for_selector(".run-chart li[data-id='reader']", state="detached")
-    assert page.locator(".run-chart li[data-id='translator']").count() == 1
-    until(lambda: "shown=" in page.evaluate("location.hash"))
-    # Shared, it shows the same.
-    page.reload()
-    page.wait_for_selector(".run-chart li[data-id='translator']", state="attached")
-    assert page.locator(".run-chart li[data-id='reader']").count() == 0
+def reads_on(page, place, told):
+    """Let the page ask again, as it does every few seconds, until it says this there."""
+
+    def asked_again():
+        page.clock.fast_forward(10_000)
+        return told in (page.locator(f"{place} li[data-id='reader']").text_content() or "")
+
+    until(asked_again)
 
 
 def test_a_run_that_trains_is_followed(page, server, folder):
     file = folder / "reader" / "metrics.jsonl"
     config = folder / "reader" / "config.json"
     config.write_text(config.read_text().replace(f'"steps": {READER_STEPS}', '"steps": 9000'))
+    page.clock.install()
     open_runs(page, server(folder))
     with open(file, "ab") as growing:
         growing.write(b'{"step": 1000, "loss": 0.5, "lr": 0.1}\n{"step": 1010, "val')
-    page.wait_for_selector(".run-list .badge.live")
-    until(
-        lambda: page.evaluate(
-            "document.querySelector(\".run-chart li[data-id='reader']\")?.textContent"
-            ".includes('step 1000, training loss 0.500')"
-        )
-    )
+    reads_on(page, ".run-chart", "step 1000, training loss 0.500")
+    reads_on(page, ".run-list", "training")
     with open(file, "ab") as growing:
         growing.write(b'_loss": 0.25}\n')
-    until(
-        lambda: page.evaluate(
-            "document.querySelector(\".run-chart li[data-id='reader']\")?.textContent"
-            ".includes('step 1010, training loss 0.500, validation loss 0.250')"
-        )
-    )
-    assert "step 1,010 of 9,000" in page.locator(".run-list li[data-id='reader']").inner_text()
+    reads_on(page, ".run-chart", "step 1010, training loss 0.500, validation loss 0.250")
+    reads_on(page, ".run-list", "step 1,010 of 9,000")
+    assert page.locator(".run-list li[data-id='reader'] .badge.live").count() == 1
 
 
 def test_a_server_that_is_lost_is_told_until_it_is_back(page, server, folder):

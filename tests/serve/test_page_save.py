@@ -1,7 +1,6 @@
 """Out of the page in a real browser: each view as PNG, as SVG, and as a file without a server."""
 
 import io
-import json
 import re
 import xml.etree.ElementTree as ET
 from itertools import cycle
@@ -11,8 +10,9 @@ from matplotlib.image import imread
 
 from glasshead.text.tinyworld import World, corpus
 
-from .byte_gpt import byte_gpt
 from .conftest import live, meanwhile, until
+
+pytestmark = pytest.mark.deep
 
 STORY = World.seed_story()
 TEXT = STORY.text("zh")
@@ -112,7 +112,7 @@ def kept(world_runs, browser, tmp_path_factory):
         for view in VIEWS:
             page = browser.new_page(viewport={"width": 1280, "height": 900})
             opened(page, served, view, "&lang=en&theme=dark")
-            page.wait_for_timeout(300)
+            page.wait_for_load_state("networkidle")
             path = saved(page, "html", folder)
             found[view] = path, words(page, view), canvases(page)
             page.close()
@@ -155,7 +155,7 @@ def test_a_saved_page_shows_the_same_without_a_server(page, alone, kept, view):
         until(lambda: canvases(page) != drawn)
     assert page.locator(".problem").count() == 0
     assert page.locator("#save-menu [data-kind]").count() == 2  # PNG and SVG; the page is one
-    page.wait_for_timeout(300)
+    page.wait_for_load_state("networkidle")
 
 
 def test_in_a_saved_look_heads_and_words_can_be_chosen(page, alone, kept):
@@ -163,15 +163,17 @@ def test_in_a_saved_look_heads_and_words_can_be_chosen(page, alone, kept):
     wait(page, "look", VIEWS["look"][1])
     first = page.inner_text(".head-card h2")
     for n in range(page.locator(".thumb").count()):
-        page.locator(".thumb").nth(n).click()
-        page.wait_for_timeout(40)
+        thumb = page.locator(".thumb").nth(n)
+        layer, head = thumb.get_attribute("data-head").split(":")
+        thumb.click()
+        page.wait_for_selector(f".head-card h2:text-is('Layer {layer} · head {head}')")
         assert page.locator(".problem").count() == 0
     assert page.inner_text(".head-card h2") != first
     page.locator(".words-over .word[data-word='公园']").first.click()
     page.wait_for_selector(".rank-card.from h2:has-text('公园')")
     page.locator(".switches input").nth(1).click()  # without the first word
     page.wait_for_function("() => location.hash.includes('nosink')")
-    page.wait_for_timeout(100)
+    page.wait_for_selector(".look-sheet")
     assert page.locator(".look-sheet").count() == 1
     # What the model would have to be asked says so in one line.
     page.locator("textarea").fill("那只小狗昨天在公园里，它饿了。")
@@ -222,40 +224,6 @@ def test_a_saved_page_allows_nothing_but_itself(kept):
     assert re.search("script-src 'sha256-[^']+';", policy)
     assert re.search("style-src 'sha256-[^']+';", policy)
     assert not re.search("unsafe|https?:|connect-src", policy)
-
-
-HOSTILE = "</script><script>alert(1)</script><!-- <img src=x onerror=alert(2)>"
-
-
-def test_text_that_is_markup_stays_text_in_all_that_is_saved(page, server, tmp_path):
-    folder = tmp_path / "runs"
-    byte_gpt(folder / "<b onclick=alert(3)>")
-    mine = server(folder)
-    page.goto(f"{mine.url}/#view=look&lang=en")
-    page.wait_for_selector(".words-over .word")  # its own example, which could else come after
-    page.locator("textarea").fill(HOSTILE)
-    page.keyboard.press("Enter")
-    page.wait_for_selector(".words-over .word[data-word*='onerror']")
-    svg = ET.parse(saved(page, "svg", tmp_path)).getroot()
-    assert {one.tag.removeprefix(SVG) for one in svg.iter()} <= {"svg", "rect", "path", "text"}
-    assert "onerror" in "".join(one.text or "" for one in svg.iter(f"{SVG}text"))
-    path = saved(page, "html", tmp_path)
-    html = path.read_text("utf-8")
-    assert html.count("</script>") == 2
-    assert HOSTILE not in html
-    data = json.loads(re.search('id="brought">(.*)</script>\n', html)[1])
-    assert data["state"]["text"] == HOSTILE
-    other = page.context.new_page()
-    said = []
-    other.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
-    other.on("pageerror", lambda error: said.append(str(error)))
-    other.goto(path.as_uri())
-    other.wait_for_selector(".words-over .word[data-word*='onerror']")
-    assert other.locator("textarea").input_value() == HOSTILE
-    assert other.locator(".settings .named").inner_text() == "<b onclick=alert(3)>"
-    assert said == []
-    page.goto("about:blank")
-    page.troubles.clear()
 
 
 def test_the_menu_is_for_the_keyboard_too(page, served):

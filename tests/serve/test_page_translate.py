@@ -7,6 +7,8 @@ from glasshead.text.tinyworld import World
 from .conftest import until
 from .painting import painted
 
+pytestmark = pytest.mark.deep
+
 SEED = World.seed_story()
 
 
@@ -22,21 +24,6 @@ def translation(page):
 def sentences(page):
     """What each word looked at, as it is told to those who do not see the lines."""
     return page.locator(".translate-attention .spoken li").all_inner_texts()
-
-
-def test_both_meanings_are_one_click_apart(page, served, shot):
-    open_translate(page, served)
-    assert translation(page) == SEED.text("de")
-    assert page.locator(".translation mark").inner_text() == "es"
-    assert "stands for 小猫" in page.locator(".translate-verdict").inner_text()
-    shot(page, "translate")
-    page.get_by_role("button", name="它 = 蝴蝶").click()
-    page.wait_for_selector(".translation mark:text-is('er')")
-    assert translation(page) == SEED.flipped().text("de")
-    assert page.get_by_role("button", name="它 = 蝴蝶").get_attribute("aria-pressed") == "true"
-    assert page.locator("textarea").input_value() == SEED.flipped().text("zh")
-    page.go_back()
-    page.wait_for_selector(".translation mark:text-is('es')")
 
 
 def test_lines_and_matrix_stand_side_by_side_where_there_is_room(page, served):

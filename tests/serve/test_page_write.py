@@ -5,6 +5,8 @@ import pytest
 from .conftest import meanwhile, until
 from .painting import painted
 
+pytestmark = pytest.mark.deep
+
 TEXT = "那只小狗昨天在公园里"
 
 
@@ -26,27 +28,6 @@ def ended(page):
 
 def tokens(page):
     return page.locator(".token").all_text_contents()
-
-
-def test_a_text_is_written_token_by_token(page, served, shot):
-    open_write(page, served, "&max=32")
-    write(page)
-    found = tokens(page)
-    assert "".join(found).startswith(TEXT)
-    assert page.locator(".token.given").count() == len(TEXT)
-    assert len(found) == len(TEXT) + 32
-    assert "32 tokens written" in page.locator(".write-foot").inner_text()
-    colours = page.locator(".token").evaluate_all("all => all.map(x => x.style.backgroundColor)")
-    assert colours[0] == ""  # nothing stood before it, so nothing was expected
-    assert len(set(colours)) > 3
-    assert page.locator(".write-next h2").inner_text() == "What may come next"
-    assert page.locator(".write-alternatives li").count() == 8
-    shot(page, "write")
-    # The address holds all that is needed to write it again.
-    until(lambda: page.evaluate("location.hash.includes('go=1')"))
-    page.reload()
-    ended(page)
-    assert tokens(page) == found
 
 
 def test_another_token_is_taken_and_the_rest_is_written_anew(page, served):
@@ -94,7 +75,7 @@ def test_stop_stops(page, served):
     page.wait_for_selector(".write-foot >> text=stopped")
     n = len(tokens(page))
     assert n < len(TEXT) + 1024
-    page.wait_for_timeout(300)
+    until(lambda: served.app.state.engine.running == 0)
     assert len(tokens(page)) == n
     assert page.get_by_role("button", name="Write", exact=True).is_visible()
 

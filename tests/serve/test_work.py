@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -16,7 +15,7 @@ from glasshead.serve.library import Library
 from glasshead.serve.work import Cancel, Gone, work
 from glasshead.text.tinyworld import World
 
-from .conftest import until
+from .conftest import HUNG, until
 
 STORY = World.seed_story().text("zh")
 
@@ -60,7 +59,7 @@ def start(server, tmp_path):
 
 
 def ask(live, n):
-    return httpx.get(f"{live.url}/api/slow", params={"n": n}, timeout=30)
+    return httpx.get(f"{live.url}/api/slow", params={"n": n}, timeout=HUNG)
 
 
 def leave(live, n):
@@ -158,7 +157,7 @@ def test_a_computation_that_cannot_be_stopped_keeps_its_place_until_it_ends(star
 
     def deaf() -> int:
         began.set()
-        go.wait(30)
+        go.wait(HUNG)
         return 1
 
     @live.app.get("/api/deaf")
@@ -167,9 +166,10 @@ def test_a_computation_that_cannot_be_stopped_keeps_its_place_until_it_ends(star
 
     sock = socket.create_connection(("127.0.0.1", live.port))
     sock.sendall(b"GET /api/deaf HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-    assert began.wait(30)
+    assert began.wait(HUNG)
     sock.close()
-    time.sleep(0.2)
+    left = 'route="/api/deaf",method="GET",status="499"} 1'
+    until(lambda: left in live.app.state.metrics.text())
     assert httpx.get(f"{live.url}/api/deaf").status_code == 429
     go.set()
     until(lambda: counts(live) == (0, 0))
@@ -177,7 +177,8 @@ def test_a_computation_that_cannot_be_stopped_keeps_its_place_until_it_ends(star
 
 
 def test_a_computation_that_the_end_of_the_server_cuts_off_is_told(start):
-    live, slow = start(running=1, waiting=1, grace=1)
+    live, slow = start(running=1, waiting=1)
+    live.server.config.timeout_graceful_shutdown = 0.01  # seconds; by command line at least one
     with ThreadPoolExecutor() as pool:
         asked = [pool.submit(ask, live, 1)]
         until(lambda: slow.began)

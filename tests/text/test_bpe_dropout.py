@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glasshead.text.bpe import BPETokenizer
@@ -17,6 +17,7 @@ TEXTS = [" ".join(random.Random(n).choices(WORDS, k=1 + n % 7)) for n in range(4
 TOKENIZER = BPETokenizer.train(TEXTS, 331, ["<pad>", "<bos>", "<eos>"])
 
 
+@settings(max_examples=25)
 @given(st.floats(0, 0.99), st.integers(0, 2**63), st.integers(0, 2**20))
 def test_the_pieces_of_a_text_are_the_text(dropout, seed, epoch):
     rows = SampledPieces(TOKENIZER, TEXTS[:20], dropout, seed).at(epoch)

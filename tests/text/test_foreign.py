@@ -2,7 +2,7 @@
 
 import pytest
 import tokenizers
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
@@ -150,8 +150,10 @@ def test_damaged_merges_are_refused(tmp_path, vocabulary, merges):
 
 
 @given(st.text())
+@example("a <eos> b")
 def test_bytes_go_out_as_they_are(text):
     inner = tokenizers.Tokenizer.from_str(as_hugging_face(ByteTokenizer(["<eos>"])))
+    inner.encode_special_tokens = True  # or its name in a text is taken for the special itself
     assert inner.encode(text).ids == ByteTokenizer().encode_ids(text).tolist()
     assert inner.token_to_id("<eos>") == 256
 

@@ -4,7 +4,6 @@ import gzip
 import io
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -117,7 +116,7 @@ def test_a_script_without_a_main_guard_is_told_so(tmp_path):
         "except ConfigError as error:\n"
         "    print(error.hint)\n"
     )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=600)
     assert "if __name__ == '__main__':" in done.stdout
 
 
@@ -143,9 +142,9 @@ def test_the_processes_of_a_killed_parent_end(tmp_path):
         workers = [int(pid) for pid in parent.stdout.readline().split()]
         assert workers
         parent.kill()
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while any(running(pid) for pid in workers):
-        assert time.monotonic() < until, workers
+        assert time.monotonic() < until, f"{workers} hang"
         time.sleep(0.05)
 
 
@@ -265,6 +264,7 @@ def test_what_a_killed_process_left_is_removed_in_time(corpus, tmp_path):
 
 
 def test_a_full_disk_is_one_clear_error(corpus, tmp_path):
+    resource = pytest.importorskip("resource", reason="needs Unix's limits")
     (corpus / "long.txt").write_text(SAMPLE * 99)
     (tmp_path / "cache").mkdir()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -1,6 +1,7 @@
 """A text and a task small enough to train in a moment."""
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -34,6 +35,23 @@ class Heard(Watch):
 
     def logged(self, step: int, values: dict[str, Any]) -> None:
         self.lines.append({"step": step, **values})
+
+
+class StepClock:
+    """A clock that stands still, except that each step of a run takes `seconds`.
+
+    trainer(path, spoil=clock.tick, clock=clock)
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.now, self.seconds = 1000.0, seconds
+
+    def __call__(self) -> float:
+        return self.now
+
+    def tick(self, number: int, loss: Tensor) -> Tensor:
+        self.now += self.seconds
+        return loss
 
 
 class Numbers:
@@ -88,14 +106,20 @@ def new_run(path: Path, model: GPT | None = None, config: TrainConfig | None = N
     return Run.create(path, about, CharTokenizer.train(TEXT), model)
 
 
-def trainer(path: Path, watch: Watch | None = None, spoil: Any = None, **changes: Any) -> Trainer:
+def trainer(
+    path: Path,
+    watch: Watch | None = None,
+    spoil: Any = None,
+    clock: Callable[[], float] = time.perf_counter,
+    **changes: Any,
+) -> Trainer:
     """Of the run in `path`, which is made if it is not there."""
     config = settings(**changes)
     run = Run.open(path) if path.exists() else new_run(path, config=config)
     model = run.config.new_model()
     assert isinstance(model, GPT)
     task = Numbers(model, spoil) if spoil else Numbers(model)
-    return Trainer(task, config, run, watch)
+    return Trainer(task, config, run, watch, clock=clock)
 
 
 def metrics(path: Path) -> list[dict[str, Any]]:

@@ -1,4 +1,7 @@
-"""What two processes do for test_distributed.py, all in one launch: starting them takes longest.
+"""What two processes do for test_distributed.py.
+
+The little that each `make test` runs is `work_briefly`, in forks of a process that has imported
+torch already. The rest is `work`, all of it in one launch, which takes longest:
 
 torchrun --standalone --nproc-per-node 2 -m tests.train.distributed_cases FOLDER
 """
@@ -47,6 +50,7 @@ FLAGS: dict[str, Any] = {
     "device": "cpu",
     "precision": "float32",
 }
+BRIEF: dict[str, Any] = {**FLAGS, "steps": 7, "eval_every": 4, "save_every": 3}
 PAIRS = {"steps": 7, "eval_every": 7, "log_every": 1, "dropout": 0.0, "rdrop": 0.5}
 STOPS = 23  # steps after which some runs are interrupted
 
@@ -105,6 +109,24 @@ def spoilt_trainer(path: Path, processes: Processes = ALONE, **more: Any) -> Tra
     # One process has nothing bad: it must hear of it.
     task = Spoilt(model, spoils=processes.size == 1 or not processes.first)
     return Trainer(task, config, run, None, processes)
+
+
+def work_briefly(folder: Path, port: int, rank: int) -> None:
+    """As one of two processes that find each other by a store at the port."""
+    os.environ |= {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",  # the store is not in a process of the two
+        "TORCHELASTIC_RESTART_COUNT": "0",
+    }
+    torch.set_num_threads(1)
+    with joined() as processes:
+        for way in WAYS:
+            text_trainer(folder, f"brief-{way}", processes, **BRIEF, parallel=way).train()
 
 
 def work(folder: Path, processes: Processes) -> None:

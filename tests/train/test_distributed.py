@@ -9,12 +9,14 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.distributed import TCPStore
 
 from glasshead.attention.functional import attend, nan_passes
 from glasshead.checkpoint import Run, load
@@ -26,6 +28,7 @@ from glasshead.train.presets import Preset
 from glasshead.train.progress import Watch
 from tests.train.cases import metrics
 from tests.train.distributed_cases import (
+    BRIEF,
     FLAGS,
     PAIRS,
     STEPS,
@@ -34,8 +37,10 @@ from tests.train.distributed_cases import (
     Stops,
     spoilt_trainer,
     text_trainer,
+    work_briefly,
 )
 from tests.train.pair_cases import pair_trainer
+from tests.train.test_kill import forkserver
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="torchrun with gloo needs Linux")
@@ -54,18 +59,24 @@ def torchrun(*words: str | Path, cwd: Path = ROOT) -> subprocess.Popen[str]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Runs of two processes, and of one: by one alone, and by one after two."""
+def made(tmp_path_factory):
+    """A folder with a run of one process."""
     made = tmp_path_factory.mktemp("distributed")
+    text_trainer(made, "one").train()
+    return made
+
+
+@pytest.fixture(scope="module")
+def folder(made):
+    """Runs of two processes, and of one: by one alone, and by one after two."""
     for way in WAYS:
         outcome = text_trainer(made, f"one-{way}", watch=Stops()).train()
         assert (outcome.reason, outcome.progress.step) == ("interrupted", STOPS)
     two = torchrun("-m", "tests.train.distributed_cases", made)
-    text_trainer(made, "one").train()
     pair_trainer(made, "pairs-one", **PAIRS).train()
     spoilt_trainer(made / "spoilt-one").train()
     text_trainer(made, "half-one", precision="bf16", steps=5).train()
-    _, said = two.communicate(timeout=300)
+    _, said = two.communicate(timeout=600)  # or it hangs
     assert two.returncode == 0, said
     assert "Warning" not in said
     return made
@@ -85,6 +96,36 @@ def found(folder: Path, rank: int) -> dict:
     return json.loads((folder / f"found-{rank}.json").read_text())
 
 
+def test_two_processes_have_the_losses_and_the_checkpoints_of_one(made):
+    text_trainer(made, "brief-one", **BRIEF).train()
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    start = forkserver().Process
+    two = [start(target=work_briefly, args=(made, store.port, rank)) for rank in range(2)]
+    for process in two:
+        process.start()
+    while alive := [process for process in two if process.is_alive()]:
+        ended = wait([process.sentinel for process in alive], timeout=600)  # or they hang
+        if not ended or any(process.exitcode for process in two):
+            for process in alive:
+                process.kill()
+    assert [process.exitcode for process in two] == [0, 0]
+    for way in WAYS:
+        same(made / f"brief-{way}", made / "brief-one")
+        steps = []
+        run = Run.open(made / f"brief-{way}")
+        assert run.states[0].is_dir()  # in parts, which one process can read
+        assert run.load_state(lambda state, _, to=steps: to.append(state.progress["step"]))
+        assert steps == [BRIEF["steps"]]
+    parts = [load(made / f"brief-{way}").model.state_dict() for way in ("one", *WAYS)]
+    for name, whole in parts[0].items():
+        for other in parts[1:]:
+            torch.testing.assert_close(other[name], whole, rtol=1e-4, atol=1e-5)
+
+
+deep = pytest.mark.deep  # needs the runs of `folder`, or starts torchrun, which takes long
+
+
+@deep
 @pytest.mark.parametrize("way", WAYS)
 def test_fifty_steps_of_two_processes_have_the_losses_of_one(folder, way):
     same(folder / way, folder / "one")
@@ -93,17 +134,20 @@ def test_fifty_steps_of_two_processes_have_the_losses_of_one(folder, way):
     assert all((ours[name] - theirs[name]).abs().max() < 1e-3 for name in ours)
 
 
+@deep
 @pytest.mark.parametrize("way", WAYS)
 def test_batches_of_pairs_of_any_size_are_divided_exactly(folder, way):
     same(folder / f"pairs-{way}", folder / "pairs-one")
     assert "bleu" in metrics(folder / f"pairs-{way}")[0]
 
 
+@deep
 @pytest.mark.parametrize("way", WAYS)
 def test_what_one_process_saved_two_go_on_with(folder, way):
     same(folder / f"one-{way}", folder / "one")
 
 
+@deep
 @pytest.mark.parametrize("way", WAYS)
 def test_a_signal_to_one_of_two_ends_both_and_one_alone_goes_on(folder, way):
     for rank in range(2):
@@ -117,6 +161,7 @@ def test_a_signal_to_one_of_two_ends_both_and_one_alone_goes_on(folder, way):
     assert (last.name, previous.name) == ("last.safetensors", "previous.safetensors")
 
 
+@deep
 @pytest.mark.parametrize("way", WAYS)
 def test_a_loss_that_is_nan_in_one_process_is_skipped_by_both(folder, way):
     same(folder / f"spoilt-{way}", folder / "spoilt-one")
@@ -132,16 +177,19 @@ def test_processes_that_compute_together_do_not_stop_at_nan():
         attend(q, q, q)
 
 
+@deep
 def test_dropout_differs_between_processes(folder):
     assert found(folder, 0)["seed"] != found(folder, 1)["seed"]
 
 
+@deep
 def test_half_precision_in_parts_computes_in_bf16_and_keeps_float32(folder):
     assert found(folder, 0)["half"] == "torch.float32"
     same(folder / "half", folder / "half-one", within=0.02)
     assert metrics(folder / "half") != metrics(folder / "half-one")
 
 
+@deep
 def test_parts_that_are_damaged_give_way_to_the_previous_ones(folder, tmp_path, capsys):
     shutil.copytree(folder / "fsdp", tmp_path / "run")
     metadata = tmp_path / "run" / "state" / "last" / ".metadata"
@@ -155,6 +203,7 @@ def test_parts_that_are_damaged_give_way_to_the_previous_ones(folder, tmp_path, 
     assert (tmp_path / "run" / "state" / "damaged").is_dir()
 
 
+@deep
 def test_metadata_cannot_run_anything(folder, tmp_path):
     shutil.copytree(folder / "ddp" / "state" / "last", tmp_path / "last")
 
@@ -168,6 +217,7 @@ def test_metadata_cannot_run_anything(folder, tmp_path):
     assert not (tmp_path / "harm").exists()
 
 
+@deep
 def test_a_worker_that_is_killed_costs_nothing(folder, tmp_path):
     """By the command line, and torchrun starts it again."""
     words = [word for name, value in FLAGS.items() for word in _flag(name, value)]
@@ -177,7 +227,7 @@ def test_a_worker_that_is_killed_costs_nothing(folder, tmp_path):
     )
     wait_for(lambda: len(metrics(tmp_path / "run")) > STOPS, started)
     os.kill(worker(started.pid, rank=1), signal.SIGKILL)
-    out, said = started.communicate(timeout=120)
+    out, said = started.communicate(timeout=600)  # or it hangs
     assert started.returncode == 0, said
     assert out == f"{tmp_path / 'run'}\n"
     assert said.count(f"{tmp_path / 'run'}: GPT of") == 2
@@ -190,7 +240,7 @@ def _flag(name, value):
 
 
 def wait_for(true, process):
-    end = time.monotonic() + 120
+    end = time.monotonic() + 600
     while process.poll() is None and time.monotonic() < end:
         try:
             if true():
@@ -199,7 +249,7 @@ def wait_for(true, process):
             pass
         time.sleep(0.002)
     process.kill()
-    pytest.fail(f"it does not get on: {process.communicate()}")
+    pytest.fail(f"it hangs: {process.communicate()}")
 
 
 def worker(parent, rank):
@@ -215,9 +265,10 @@ def worker(parent, rank):
     raise AssertionError("no such worker")
 
 
+@deep
 def test_a_mistake_is_told_once_and_nobody_waits(tmp_path):
     started = torchrun("-m", "glasshead", "train", "no.txt", cwd=tmp_path)
-    out, said = started.communicate(timeout=120)
+    out, said = started.communicate(timeout=600)  # or it hangs
     assert started.returncode == 1  # torchrun's own
     assert (out, said.count("no.txt")) == ("", 1)
     assert "exitcode  : 2" in said
@@ -253,55 +304,55 @@ def test_torchrun_must_be_able_to_find_the_run_again(cli, monkeypatch):
     assert "hint: add --out runs/my-nano" in err
 
 
-def test_under_torchrun_a_run_of_the_same_settings_is_gone_on_with(folder, cli, monkeypatch):
+def test_under_torchrun_a_run_of_the_same_settings_is_gone_on_with(made, cli, monkeypatch):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "some")
     words = [word for name, value in FLAGS.items() for word in _flag(name, value)]
-    command = ["train", folder / "text.txt", "--out", folder / "one", *words]
+    command = ["train", made / "text.txt", "--out", made / "one", *words]
     code, out, err = cli(*command)
-    assert (code, out) == (0, f"{folder / 'one'}\n")
+    assert (code, out) == (0, f"{made / 'one'}\n")
     assert f"finished at step {STEPS}" in err
     code, out, err = cli(*command, "--lr", "0.5")
     assert (code, out) == (2, "")
     assert "exists already, with --lr 0.003 instead of 0.5" in err
 
 
-def test_a_setting_that_is_younger_than_a_run_has_its_default(folder):
-    shutil.copytree(folder / "one", folder / "older")
-    file = folder / "older" / "config.json"
+def test_a_setting_that_is_younger_than_a_run_has_its_default(made):
+    shutil.copytree(made / "one", made / "older")
+    file = made / "older" / "config.json"
     config = json.loads(file.read_text())
     assert config["data"]["text"].pop("portable") is False
     file.write_text(json.dumps(config))
     text, preset = runs.find_subject("text"), Preset("toy", data={"portable": False})
-    runs.check_same(text, preset, FLAGS, folder / "older")
+    runs.check_same(text, preset, FLAGS, made / "older")
     with pytest.raises(CheckpointError, match="with --portable False instead of True"):
-        runs.check_same(text, preset, {**FLAGS, "portable": True}, folder / "older")
-    place = runs.Place(folder / "cache", Watch())
-    assert runs.resume(folder / "older", {}, {"portable": False}, place)
+        runs.check_same(text, preset, {**FLAGS, "portable": True}, made / "older")
+    place = runs.Place(made / "cache", Watch())
+    assert runs.resume(made / "older", {}, {"portable": False}, place)
     with pytest.raises(ConfigError, match="--portable True differs from the run's False"):
-        runs.resume(folder / "older", {}, {"portable": True}, place)
+        runs.resume(made / "older", {}, {"portable": True}, place)
 
 
 @pytest.fixture(scope="module")
-def tasks(folder):
-    place = runs.Place(folder / "cache", Watch())
+def tasks(made):
+    place = runs.Place(made / "cache", Watch())
     small = {"stories": 31, "val_stories": 7, "batch_size": 5, "n_layers": 1}
     refer, preset = runs.find_subject("refer"), Preset("toy", task="refer")
     trainers = {
-        "text": text_trainer(folder, "text"),
-        "pairs": pair_trainer(folder, "pairs", label_smoothing=0.1),
-        "refer": runs.begin(refer, {}, preset, small, folder / "refer", place),
+        "text": text_trainer(made, "text"),
+        "pairs": pair_trainer(made, "pairs", label_smoothing=0.1),
+        "refer": runs.begin(refer, {}, preset, small, made / "refer", place),
     }
     for made in trainers.values():
         made.model.eval()
     return {name: made.task for name, made in trainers.items()}
 
 
-def test_a_step_is_recorded_where_all_batches_are_alike(folder, tasks):
+def test_a_step_is_recorded_where_all_batches_are_alike(made, tasks):
     assert {name: runs.find_subject(name).alike for name in tasks} == {
         name: task.alike for name, task in tasks.items()
     }
     with pytest.raises(ConfigError, match="batches of pairs differ in shape"):
-        runs.resume(folder / "pairs", {}, {"graph": "on"}, runs.Place(folder / "cache", Watch()))
+        runs.resume(made / "pairs", {}, {"graph": "on"}, runs.Place(made / "cache", Watch()))
 
 
 @pytest.mark.parametrize("name", ["text", "pairs", "refer"])

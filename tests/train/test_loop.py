@@ -1,10 +1,11 @@
 """The loop: what a step does, when it evaluates and saves, how it ends and goes on."""
 
+import itertools
 import json
 import math
 import os
 import signal
-import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,7 +17,16 @@ from glasshead.errors import CheckpointError, ConfigError
 from glasshead.train.config import TrainConfig
 from glasshead.train.loop import Trainer
 from glasshead.train.schedule import SCHEDULES
-from tests.train.cases import Heard, Numbers, metrics, new_model, same_ending, settings, trainer
+from tests.train.cases import (
+    Heard,
+    Numbers,
+    StepClock,
+    metrics,
+    new_model,
+    same_ending,
+    settings,
+    trainer,
+)
 
 
 @pytest.fixture(scope="module")
@@ -228,19 +238,58 @@ def test_a_run_without_progress_stops_early_and_again_when_resumed(tmp_path):
     assert [line["step"] for line in metrics(tmp_path / "run") if "val_loss" in line] == [0, 7, 14]
 
 
+def by_clock(path, seconds, watch=None, **changes):
+    """A run whose steps take so many seconds each, and nothing else takes any."""
+    clock = StepClock(seconds)
+    return trainer(path, watch, spoil=clock.tick, clock=clock, **changes)
+
+
+BY_TIME = {"steps": None, "eval_every": None, "log_every": 1}
+
+
 def test_minutes_end_a_run_and_more_minutes_go_on(tmp_path):
-    # A machine that stands still for half the run still sees the rate fall.
-    clock = {"steps": None, "eval_every": None, "log_every": 1, "cooldown": 0.9}
-    started = time.monotonic()
-    first = trainer(tmp_path / "run", minutes=0.01, **clock).train()
-    assert 0.6 <= time.monotonic() - started < 30
-    assert first.progress.step > 0
+    first = by_clock(tmp_path / "run", 0.5, minutes=0.2, cooldown=0.5, **BY_TIME).train()
+    assert (first.reason, first.progress.step, first.progress.seconds) == ("finished", 24, 12.0)
     rates = [line["lr"] for line in metrics(tmp_path / "run") if "lr" in line]
-    assert rates[-1] < max(rates)
-    longer = first.progress.seconds + 1  # and not 1.2, which a busy machine has spent already
-    second = trainer(tmp_path / "run", minutes=longer / 60, **clock).train()
-    assert second.progress.step > first.progress.step
-    assert second.progress.seconds >= longer
+    assert rates[1:13] == pytest.approx([max(rates)] * 12)  # it falls after half the time
+    assert rates[12:] == sorted(rates[12:], reverse=True)
+    assert rates[-1] < 0.1 * max(rates)
+    second = by_clock(tmp_path / "run", 0.5, minutes=0.4, cooldown=0.5, **BY_TIME).train()
+    assert (second.reason, second.progress.step, second.progress.seconds) == ("finished", 48, 24.0)
+
+
+def test_a_run_by_time_is_evaluated_twenty_times(tmp_path):
+    by_clock(tmp_path / "run", 1.0, minutes=1.0, **BY_TIME).train()
+    evaluated = [line["step"] for line in metrics(tmp_path / "run") if "val_loss" in line]
+    assert evaluated == list(range(0, 61, 3))
+
+
+class Steps(Heard):
+    def __init__(self):
+        super().__init__()
+        self.steps = []
+
+    def stepped(self, now):
+        self.steps.append(now)
+
+
+def test_the_time_left_and_the_speed_are_told(tmp_path):
+    watch = Steps()
+    by_clock(tmp_path / "run", 3.0, watch).train()
+    left = [now.seconds_left for now in watch.steps]
+    assert left[:-1] == pytest.approx([3.0 * (23 - step) for step in range(1, 23)])
+    assert left[-1] is None
+    lines = [line for line in watch.lines if "loss" in line]
+    assert [line["seconds"] for line in lines] == [3.0 * line["step"] for line in lines]
+    assert {line["tokens_per_s"] for line in lines} == {round(5 * 13 / 3, 1)}
+
+
+def test_a_checkpoint_is_saved_after_five_minutes_without_one(tmp_path):
+    made, saved = by_clock(tmp_path / "run", 70.0, eval_every=1000), []
+    save = made.run.save_state
+    made.run.save_state = lambda state, rotate: (saved.append(state.progress["step"]), save(state))
+    made.train()
+    assert saved == [0, 5, 10, 15, 20, 23]
 
 
 def test_zero_steps_evaluate_once(tmp_path):
@@ -271,12 +320,14 @@ def test_two_trainers_cannot_have_one_run(tmp_path):
         trainer(tmp_path / "run").train()
 
 
-def test_tensorboard_shows_every_step_once_after_resuming(tmp_path):
+def test_tensorboard_shows_every_step_once_after_resuming(tmp_path, monkeypatch):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+    # TensorBoard names its files by the second, and sorts those of one second in no useful order.
+    seconds = itertools.count(1_000_000_000)
+    clock = SimpleNamespace(time=lambda: next(seconds))
+    monkeypatch.setattr("tensorboard.summary.writer.event_file_writer.time", clock)
     for watch in (Interrupts(5), Interrupts(12), None):
-        # TensorBoard names its files by the second, and those of one second in no order.
-        time.sleep(1.0 - time.time() % 1)
         trainer(tmp_path / "run", watch, tensorboard=True).train()
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     events.Reload()

@@ -3,9 +3,10 @@
 import io
 import json
 import re
+from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -58,10 +59,13 @@ def test_smoothing_stays_within_what_it_smooths(values):
 
 @given(st.lists(st.floats(-1e6, 1e6)), st.integers(1, 30))
 def test_a_sparkline_is_never_wider_than_asked(values, width):
-    line = sparkline(values, width)
-    assert len(line) == min(width, len(values))
-    if line and max(values) == min(values):
-        assert set(line) == {"▁"}
+    assert len(sparkline(values, width)) == min(width, len(values))
+
+
+@given(st.floats(-1e6, 1e6), st.integers(1, 50), st.integers(1, 30))
+@example(0.1, 5, 2)  # the mean of three is not quite the mean of two
+def test_a_sparkline_of_equal_values_is_flat(value, n, width):
+    assert set(sparkline([value] * n, width)) == {"▁"}
 
 
 def test_lines_go_to_stderr_one_an_evaluation(capsys):
@@ -71,6 +75,18 @@ def test_lines_go_to_stderr_one_an_evaluation(capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert err == "step  1,200  loss 2.5000  val_loss 1.2500 *  34,568 tokens/s  2:05 left\n"
+
+
+def test_a_bar_is_drawn_at_most_ten_times_a_second():
+    seconds = iter([*[0.0] * 2, 0.05, *[0.11] * 2, 0.2, *[0.22] * 2])  # twice where it is drawn
+    file = io.StringIO()
+    bar = Bar(Console(file=file, force_terminal=True, width=100), clock=lambda: next(seconds))
+    shown = []
+    with bar:
+        for step in range(5):
+            bar.stepped(replace(NOW, step=step))
+            shown += re.findall(r"step (\d)", file.getvalue())[-1:]
+    assert shown == ["0", "0", "2", "2", "4"]
 
 
 def test_a_bar_shows_loss_speed_time_left_and_a_curve():

@@ -2,9 +2,11 @@
 
 import { brought } from "./brought.js";
 
-const waiting = new Map(); // number → what takes the answer
+/** @type {Map<number, (answer: Response) => void>} number → what takes the answer */
+const waiting = new Map();
 let last = 0;
 
+/** @param {string} path @param {Sent} sent @returns {Promise<Response>} */
 export function toKernel(path, { method = "GET", body, signal } = {}) {
   return new Promise((resolve, reject) => {
     const number = ++last;
@@ -22,8 +24,8 @@ export function toKernel(path, { method = "GET", body, signal } = {}) {
 
 if (brought?.kind === "notebook")
   addEventListener("message", ({ source, data }) => {
-    if (source !== parent || !waiting.has(data?.glasshead)) return;
-    const resolve = waiting.get(data.glasshead);
+    const resolve = source === parent && waiting.get(data?.glasshead);
+    if (!resolve) return;
     waiting.delete(data.glasshead);
     resolve(new Response(data.body, { status: data.status, headers: data.headers }));
   });

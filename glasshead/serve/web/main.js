@@ -14,23 +14,40 @@ import steps from "./views/steps.js";
 import translate from "./views/translate.js";
 import write from "./views/write.js";
 
-const VIEWS = [look, atlas, steps, write, translate, runs].filter((one) => !brought || brought.views.includes(one.id));
+/** @type {View[]} */
+const ALL = [look, atlas, steps, write, translate, runs];
+const VIEWS = ALL.filter((one) => !brought || brought.views.includes(one.id));
 const PREFERRED = ["reader", "translator", "gpt", "encoder", "transformers", "glass"];
-const SUN = "M10 3V1M10 19v-2M3 10H1M19 10h-2M5 5 3.6 3.6M16.4 16.4 15 15M5 15l-1.4 1.4M16.4 3.6 15 5M14 10a4 4 0 1 1-8 0 4 4 0 0 1 8 0";
+const SUN =
+  "M10 3V1M10 19v-2M3 10H1M19 10h-2M5 5 3.6 3.6M16.4 16.4 15 15M5 15l-1.4 1.4M16.4 3.6 15 5" +
+  "M14 10a4 4 0 1 1-8 0 4 4 0 0 1 8 0";
 const MOON = "M16.5 12.5A7 7 0 0 1 7.5 3.5a7 7 0 1 0 9 9";
 const AUTO = "M10 2.5a7.5 7.5 0 1 0 0 15zM10 2.5a7.5 7.5 0 0 1 0 15";
 
-const header = document.getElementById("header");
-const main = document.getElementById("view");
-const skip = document.getElementById("skip");
+const header = part("header");
+const main = part("view");
+const skip = part("skip");
 const night = matchMedia("(prefers-color-scheme: dark)");
+/** @type {Entry[]} */
 let entries = [];
-let about = {}; // what else /api/models told: limits, version
-let mounted = null; // {key, view, entry, handle}
+/** @type {Omit<Models, "models">} what else /api/models told */
+let about = {};
+/** @type {{key: string, view: View, entry: Entry | null, handle: Handle | null} | null} */
+let mounted = null;
 let tried = false; // a key that was typed
 
-skip.addEventListener("click", (event) => (event.preventDefault(), main.focus())); // the address says something else
+skip.addEventListener("click", (event) => {
+  event.preventDefault(); // the address says something else
+  main.focus();
+});
 start();
+
+/** One that is there: index.html has it, or it was drawn.
+ * @param {string} id
+ */
+function part(id) {
+  return /** @type {HTMLElement} */ (document.getElementById(id));
+}
 
 async function start() {
   dress();
@@ -46,6 +63,7 @@ async function start() {
 
 // -- language and theme --
 
+/** @param {string} name */
 function remembered(name) {
   try {
     return localStorage.getItem(`glasshead.${name}`);
@@ -54,6 +72,7 @@ function remembered(name) {
   }
 }
 
+/** @param {string} name @param {string | null} value */
 function remember(name, value) {
   try {
     if (value) localStorage.setItem(`glasshead.${name}`, value);
@@ -68,7 +87,8 @@ function dress() {
   setLanguage(lang ?? remembered("lang") ?? (navigator.language.startsWith("zh") ? "zh" : "en"));
   document.documentElement.lang = language() === "zh" ? "zh-Hans" : "en";
   const wanted = theme ?? remembered("theme");
-  document.documentElement.dataset.theme = wanted === "dark" || wanted === "light" ? wanted : night.matches ? "dark" : "light";
+  document.documentElement.dataset.theme =
+    wanted === "dark" || wanted === "light" ? wanted : night.matches ? "dark" : "light";
   skip.textContent = t("shell.skip");
 }
 
@@ -76,13 +96,17 @@ function dress() {
 
 function chosen(now = state.get()) {
   const whole = entries.filter((entry) => entry.kind !== "broken");
-  const view = VIEWS.find((one) => one.id === now.view) ?? VIEWS.find((one) => whole.some((e) => one.fits(e))) ?? VIEWS[0];
+  const view =
+    VIEWS.find((one) => one.id === now.view) ??
+    VIEWS.find((one) => whole.some((e) => one.fits(e))) ??
+    VIEWS[0];
   const named = entries.find((entry) => entry.id === now.model);
   if (named) return { view, entry: named };
   const order = [...whole].sort((a, b) => PREFERRED.indexOf(a.kind) - PREFERRED.indexOf(b.kind));
   return { view, entry: order.find((entry) => view.fits(entry)) ?? order[0] ?? null };
 }
 
+/** @param {Where} now @param {Set<string>} keys */
 function changed(now, keys) {
   dress();
   if (["view", "model", "lang"].some((key) => keys.has(key))) return draw();
@@ -98,58 +122,94 @@ function draw() {
     return mounted.handle?.update?.(state.get());
   }
   // In another language, or out of a file, a view goes on from what it showed.
-  const kept = !mounted ? brought?.kept : mounted.view === view && mounted.entry === entry ? mounted.handle?.kept?.() : null;
+  const kept = !mounted
+    ? brought?.kept
+    : mounted.view === view && mounted.entry === entry
+      ? mounted.handle?.kept?.()
+      : null;
   mounted?.handle?.unmount?.();
   api.forget();
   mounted = { key, view, entry, handle: null };
   drawHeader();
-  const root = fill(main, h("section", { class: `view ${view.id}`, role: "tabpanel", "aria-labelledby": `tab-${view.id}` })).firstChild;
+  const root = h("section", {
+    class: `view ${view.id}`, role: "tabpanel", "aria-labelledby": `tab-${view.id}`,
+  });
+  fill(main, root);
   document.title = `${view.title()} · Glasshead`;
   if (!entry && view !== runs) return root.append(empty());
   if (entry?.kind === "broken") return root.append(broken(entry));
-  if (!view.fits(entry)) return root.append(misfit(view, entry));
-  mounted.handle = view.mount(root, { entry, entries, limits: about.limits ?? {}, state, api, t, kept: kept ?? null });
+  if (entry && !view.fits(entry)) return root.append(misfit(view, entry));
+  mounted.handle = view.mount(root, {
+    entry: /** @type {Entry} */ (entry), // runs needs none
+    entries, limits: about.limits ?? {}, state, api, t, kept: kept ?? null,
+  });
 }
 
 function drawHeader() {
   const { view, entry } = chosen();
   const focused = document.activeElement?.id;
   const named = state.get().theme ?? remembered("theme");
-  const wanted = ["light", "dark"].includes(named) ? named : "auto";
+  const wanted = named === "light" || named === "dark" ? named : "auto";
   const next = { auto: "light", light: "dark", dark: "auto" }[wanted];
   const other = language() === "zh" ? "en" : "zh";
   fill(
     header,
-    h("a", { class: "brand", href: "#", "aria-label": "Glasshead", onclick: home }, mark(), h("span", {}, "Glasshead")),
+    h("a", { class: "brand", href: "#", "aria-label": "Glasshead", onclick: home },
+      mark(),
+      h("span", {}, "Glasshead"),
+    ),
     tabs(view),
-    h(
-      "div",
-      { class: "settings" },
+    h("div", { class: "settings" },
       saved && h("span", { class: "chip quiet", title: t("saved.page.why") }, t("saved.page")),
-      brought ? entry && h("span", { class: "named" }, entry.name) : entries.length ? picker(entry) : null,
-      h("button", {
-        id: "language", type: "button", class: "plain", lang: other === "zh" ? "zh-Hans" : "en",
-        "aria-label": t("shell.language"), onclick: () => keep("lang", other),
-      }, other === "zh" ? "中文" : "EN"),
-      h("button", {
-        id: "theme", type: "button", class: "plain icon", title: t(`shell.theme.${wanted}`),
-        "aria-label": t(`shell.theme.${wanted}`), onclick: () => keep("theme", next === "auto" ? null : next),
-      }, sign({ auto: AUTO, light: SUN, dark: MOON }[wanted])),
-      h("span", { id: "actions" }, mounted && saveMenu(() => ({ ...mounted, entry: view === runs ? null : entry, about }))),
+      brought
+        ? entry && h("span", { class: "named" }, entry.name)
+        : entries.length
+          ? picker(entry)
+          : null,
+      h(
+        "button",
+        {
+          id: "language", type: "button", class: "plain", lang: other === "zh" ? "zh-Hans" : "en",
+          "aria-label": t("shell.language"), onclick: () => keep("lang", other),
+        },
+        other === "zh" ? "中文" : "EN",
+      ),
+      h(
+        "button",
+        {
+          id: "theme", type: "button", class: "plain icon", title: t(`shell.theme.${wanted}`),
+          "aria-label": t(`shell.theme.${wanted}`),
+          onclick: () => keep("theme", next === "auto" ? null : next),
+        },
+        sign({ auto: AUTO, light: SUN, dark: MOON }[wanted]),
+      ),
+      h("span", { id: "actions" },
+        mounted && saveMenu(() => showing(view === runs ? null : entry)),
+      ),
     ),
   );
   // On a phone not all tabs fit: the chosen one is in sight.
-  const tab = document.getElementById(`tab-${view.id}`), row = tab.parentNode;
+  const tab = part(`tab-${view.id}`);
+  const row = /** @type {HTMLElement} */ (tab.parentNode);
   row.scrollLeft = tab.offsetLeft - row.offsetLeft - (row.clientWidth - tab.offsetWidth) / 2;
   if (focused) document.getElementById(focused)?.focus();
 }
 
+/** @param {Entry | null} entry */
+function showing(entry) {
+  const { view, handle } = /** @type {NonNullable<typeof mounted>} */ (mounted);
+  return { view, handle, entry, about };
+}
+
+/** @param {string} name @param {string | null} value */
 function keep(name, value) {
   remember(name, value);
   state.set({ [name]: value });
-  if (name === "theme") changed(state.get(), new Set(["theme"])); // the address may have said nothing before
+  // The address may have said nothing before.
+  if (name === "theme") changed(state.get(), new Set(["theme"]));
 }
 
+/** @param {Event} event */
 function home(event) {
   event.preventDefault();
   state.set({ view: VIEWS[0].id }, { push: true });
@@ -161,39 +221,60 @@ function mark() {
   return svg;
 }
 
+/** @param {View} view */
 function tabs(view) {
   const buttons = VIEWS.map((one) => {
-    const possible = one === runs || entries.some((entry) => entry.kind !== "broken" && one.fits(entry));
-    return h("button", {
-      id: `tab-${one.id}`, type: "button", role: "tab", "aria-selected": one === view ? "true" : "false", "aria-controls": "view",
-      tabindex: one === view ? 0 : -1, "aria-disabled": possible ? null : "true",
-      title: possible ? null : t("shell.nothing fits"), onclick: () => possible && go(one),
-    }, one.title());
+    const possible =
+      one === runs || entries.some((entry) => entry.kind !== "broken" && one.fits(entry));
+    return h(
+      "button",
+      {
+        id: `tab-${one.id}`, type: "button", role: "tab",
+        "aria-selected": one === view ? "true" : "false", "aria-controls": "view",
+        tabindex: one === view ? 0 : -1, "aria-disabled": possible ? null : "true",
+        title: possible ? null : t("shell.nothing fits"), onclick: () => possible && go(one),
+      },
+      one.title(),
+    );
   });
-  const list = h("div", { class: "tabs", role: "tablist", "aria-label": t("shell.views") }, buttons);
-  list.addEventListener("keydown", (event) => along(event, buttons, buttons.indexOf(document.activeElement)));
+  const named = { class: "tabs", role: "tablist", "aria-label": t("shell.views") };
+  const list = h("div", named, buttons);
+  list.addEventListener("keydown", (event) => along(event, buttons));
   return list;
 }
 
-// A view for which this model is not made takes the first that fits.
+/** A view for which this model is not made takes the first that fits.
+ * @param {View} view
+ */
 function go(view) {
   const { entry } = chosen();
   if (view === runs || (entry && entry.kind !== "broken" && view.fits(entry))) {
     return state.set({ view: view.id }, { push: true });
   }
   const other = entries.find((one) => one.kind !== "broken" && view.fits(one));
+  if (!other) return;
   toast(t("shell.switched", { model: other.name, view: view.title() }));
-  state.set({ view: view.id, model: other.id, text: null, layer: null, head: null, query: null }, { push: true });
+  state.set(
+    { view: view.id, model: other.id, text: null, layer: null, head: null, query: null },
+    { push: true },
+  );
 }
 
+/** @param {Entry | null} entry */
 function picker(entry) {
   const kinds = [...PREFERRED, "broken"].filter((kind) => entries.some((one) => one.kind === kind));
   const others = entries.filter((one) => !kinds.includes(one.kind));
+  /** @param {Entry[]} list @returns {Choice[]} */
   const of = (list) => list.map((one) => [one.id, one.name]);
-  const groups = kinds.map((kind) => ({ label: t(`kind.${kind}`), options: of(entries.filter((e) => e.kind === kind)) }));
+  const groups = kinds.map((kind) => ({
+    label: t(`kind.${kind}`), options: of(entries.filter((e) => e.kind === kind)),
+  }));
   const node = select({
-    label: t("shell.model"), value: entry?.id, options: [...groups, ...of(others)],
-    onchange: (model) => state.set({ model, layer: null, head: null, query: null, text: null }, { push: true }),
+    label: t("shell.model"),
+    value: entry?.id,
+    options: [...groups, ...of(others)],
+    onchange: (model) =>
+      state.set({ model, layer: null, head: null, query: null, text: null }, { push: true }),
   });
   node.id = "model";
   return node;
@@ -202,40 +283,74 @@ function picker(entry) {
 // -- when there is nothing to show --
 
 function empty() {
-  return h("div", { class: "empty" }, h("h1", {}, t("shell.empty")), h("p", {}, t("shell.empty.hint")), h("pre", {}, "glasshead train --minutes 5 --out runs/first\nglasshead serve runs"));
-}
-
-function broken(entry) {
-  return h("div", { class: "empty" }, h("h1", {}, t("shell.broken", { name: entry.name })), h("p", { class: "quiet" }, entry.reason ?? ""));
-}
-
-function misfit(view, entry) {
-  const fitting = entries.filter((one) => one.kind !== "broken" && view.fits(one));
   return h(
     "div",
     { class: "empty" },
+    h("h1", {}, t("shell.empty")),
+    h("p", {}, t("shell.empty.hint")),
+    h("pre", {}, "glasshead train --minutes 5 --out runs/first\nglasshead serve runs"),
+  );
+}
+
+/** @param {Entry} entry */
+function broken(entry) {
+  return h(
+    "div",
+    { class: "empty" },
+    h("h1", {}, t("shell.broken", { name: entry.name })),
+    h("p", { class: "quiet" }, entry.reason ?? ""),
+  );
+}
+
+/** @param {View} view @param {Entry} entry */
+function misfit(view, entry) {
+  const fitting = entries.filter((one) => one.kind !== "broken" && view.fits(one));
+  /** @param {Entry} one */
+  const go = (one) => () => state.set({ model: one.id }, { push: true });
+  return h("div", { class: "empty" },
     h("h1", {}, t("shell.misfit", { view: view.title(), name: entry.name })),
     fitting.length
-      ? h("p", { class: "row" }, t("shell.misfit.hint"), fitting.slice(0, 6).map((one) =>
-          h("button", { type: "button", onclick: () => state.set({ model: one.id }, { push: true }) }, one.name)))
+      ? h("p", { class: "row" },
+          t("shell.misfit.hint"),
+          fitting
+            .slice(0, 6)
+            .map((one) => h("button", { type: "button", onclick: go(one) }, one.name)),
+        )
       : h("p", { class: "quiet" }, t("shell.nothing fits")),
   );
 }
 
+/** @param {Failure} error */
 function failed(error) {
   drawHeader();
-  fill(main, problem(error, t), h("button", { type: "button", onclick: () => location.reload() }, t("shell.again")));
+  fill(
+    main,
+    problem(error, t),
+    h("button", { type: "button", onclick: () => location.reload() }, t("shell.again")),
+  );
 }
 
+/** @param {boolean} wrong */
 function askForKey(wrong) {
   drawHeader();
   const field = h("input", { type: "password", autocomplete: "off", "aria-label": t("shell.key") });
-  const form = h("form", { class: "empty" }, h("h1", {}, t("shell.key")), h("p", { class: "quiet" }, t("shell.key.hint")), wrong && h("p", { role: "alert" }, t("shell.key.wrong")), h("p", { class: "row" }, field, h("button", { type: "submit", class: "primary" }, t("shell.key.go"))));
+  const form = h(
+    "form",
+    { class: "empty" },
+    h("h1", {}, t("shell.key")),
+    h("p", { class: "quiet" }, t("shell.key.hint")),
+    wrong && h("p", { role: "alert" }, t("shell.key.wrong")),
+    h("p", { class: "row" },
+      field,
+      h("button", { type: "submit", class: "primary" }, t("shell.key.go")),
+    ),
+  );
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     tried = true;
     const key = field.value.trim();
-    if (!/^[!-~]+$/.test(key)) return askForKey(true); // no header can carry it, and no server has it
+    // No header can carry anything else, and no server has it.
+    if (!/^[!-~]+$/.test(key)) return askForKey(true);
     api.setKey(key);
     start();
   });

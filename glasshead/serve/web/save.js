@@ -1,15 +1,18 @@
 // Out of the page: what a view shows as PNG and SVG, and the view itself as one HTML file.
 //
-//   saveMenu(() => ({view, entry, handle, about}))    a button with a menu; `about` is what /api/models told besides models
+//   saveMenu(() => ({view, entry, handle, about}))    a button with a menu
 //
-// A view draws itself with handle.picture(painter), and tells {title, about} if it has something to say of it.
-// handle.wants() are answers that the file should hold besides those the view was given, the most needed first;
-// handle.kept() is what it shows that is not in the address: mount is given it as context.kept.
+// `about` is what /api/models told besides models. A view draws itself with
+// handle.picture(painter), and tells {title, about} if it has something to say of it.
+// handle.wants() are answers that the file should hold besides those the view was given, the most
+// needed first; handle.kept() is what it shows that is not in the address: mount is given it as
+// context.kept.
 
 import * as api from "./api.js";
 import { saved } from "./brought.js";
 import { along, h, sign, toast } from "./dom.js";
-import { CanvasPainter, Framed, SvgPainter } from "./paint.js";
+import { Framed } from "./framed.js";
+import { CanvasPainter, SvgPainter } from "./paint.js";
 import { colours, theme } from "./scale.js";
 import * as state from "./state.js";
 import { add, language, t } from "./words.js";
@@ -23,24 +26,33 @@ const MOST = 2e8;
 
 add({
   en: {
-    "save": "Save",
+    save: "Save",
     "save.menu": "Save this view",
-    "save.png": "Picture (PNG)", "save.svg": "Drawing (SVG)", "save.html": "Page (HTML)",
-    "save.png.why": "twice as fine as on the screen", "save.svg.why": "lines and text, to any size", "save.html.why": "one file that works without the server",
+    "save.png": "Picture (PNG)",
+    "save.svg": "Drawing (SVG)",
+    "save.html": "Page (HTML)",
+    "save.png.why": "twice as fine as on the screen",
+    "save.svg.why": "lines and text, to any size",
+    "save.html.why": "one file that works without the server",
     "save.done": "Saved as {name}",
     "save.nothing": "There is nothing to save yet",
     "save.failed": "It could not be saved",
     "save.gathering": "Gathering what the page needs …",
     "saved.page": "Saved page",
-    "saved.page.why": "This file works by itself. What was not on the screen when it was saved needs the server.",
+    "saved.page.why":
+      "This file works by itself. What was not on the screen when it was saved needs the server.",
     "saved.missing": "This is not in the saved page: it needs the server",
     "saved.missing.hint": "glasshead serve opens the model itself.",
   },
   zh: {
-    "save": "保存",
+    save: "保存",
     "save.menu": "保存当前视图",
-    "save.png": "图片（PNG）", "save.svg": "矢量图（SVG）", "save.html": "网页（HTML）",
-    "save.png.why": "清晰度是屏幕的两倍", "save.svg.why": "线条和文字，可任意放大", "save.html.why": "单个文件，没有服务器也能用",
+    "save.png": "图片（PNG）",
+    "save.svg": "矢量图（SVG）",
+    "save.html": "网页（HTML）",
+    "save.png.why": "清晰度是屏幕的两倍",
+    "save.svg.why": "线条和文字，可任意放大",
+    "save.html.why": "单个文件，没有服务器也能用",
     "save.done": "已保存为 {name}",
     "save.nothing": "还没有可保存的内容",
     "save.failed": "没能保存",
@@ -52,23 +64,50 @@ add({
   },
 });
 
+/**
+ * What is on the page.
+ * @typedef {{
+ *   view: View, entry: Entry | null, handle: Handle | null, about: Omit<Models, "models">,
+ * }} Showing
+ */
+
+/** @type {Record<string, (shown: Showing) => Promise<Blob | null>>} */
 const KINDS = { png: savePng, svg: saveSvg, ...(saved ? {} : { html: saveHtml }) };
 
+/** @param {() => Showing} current */
 export function saveMenu(current) {
   const items = Object.keys(KINDS).map((kind) =>
-    h("button", { type: "button", role: "menuitem", tabindex: -1, dataset: { kind }, onclick: () => (shut(true), save(kind, current(), button)) },
-      h("span", {}, t(`save.${kind}`)), h("span", { class: "quiet small" }, t(`save.${kind}.why`))));
-  const menu = h("div", { id: "save-menu", class: "menu", role: "menu", "aria-label": t("save.menu"), hidden: true }, items);
-  const button = h("button", {
-    id: "save", type: "button", class: "plain icon", title: t("save.menu"), "aria-label": t("save.menu"), "aria-haspopup": "menu", "aria-expanded": "false", "aria-controls": "save-menu",
-    onclick: () => (menu.hidden ? open(0) : shut(true)),
-  }, sign(ARROW));
+    h(
+      "button",
+      {
+        type: "button", role: "menuitem", tabindex: -1, dataset: { kind },
+        onclick: () => (shut(true), save(kind, current(), button)),
+      },
+      h("span", {}, t(`save.${kind}`)),
+      h("span", { class: "quiet small" }, t(`save.${kind}.why`)),
+    ),
+  );
+  const menu = h(
+    "div",
+    { id: "save-menu", class: "menu", role: "menu", "aria-label": t("save.menu"), hidden: true },
+    items,
+  );
+  const button = h(
+    "button",
+    {
+      id: "save", type: "button", class: "plain icon", title: t("save.menu"),
+      "aria-label": t("save.menu"), "aria-haspopup": "menu", "aria-expanded": "false",
+      "aria-controls": "save-menu", onclick: () => (menu.hidden ? open(0) : shut(true)),
+    },
+    sign(ARROW),
+  );
   const node = h("span", { class: "save" }, button, menu);
 
+  /** @param {0 | -1} at the first or the last */
   function open(at) {
     menu.hidden = false;
     button.setAttribute("aria-expanded", "true");
-    items.at(at).focus();
+    items.at(at)?.focus();
   }
 
   function shut(back = false) {
@@ -78,26 +117,29 @@ export function saveMenu(current) {
   }
 
   button.addEventListener("keydown", (event) => {
-    const at = { ArrowDown: 0, ArrowUp: -1 }[event.key];
-    if (at === undefined) return;
+    if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
     event.preventDefault();
-    open(at);
+    open(event.key === "ArrowDown" ? 0 : -1);
   });
   menu.addEventListener("keydown", (event) => {
     if (event.key === "Escape") shut(true);
-    else along(event, items, items.indexOf(document.activeElement));
+    else along(event, items);
   });
-  node.addEventListener("focusout", (event) => node.contains(event.relatedTarget) || shut());
+  node.addEventListener("focusout", ({ relatedTarget: to }) => {
+    if (!(to instanceof Node && node.contains(to))) shut();
+  });
   return node;
 }
 
+/** @param {string} kind @param {Showing} shown @param {HTMLButtonElement} button */
 async function save(kind, shown, button) {
   button.classList.add("busy");
   button.setAttribute("aria-busy", "true");
   try {
     const blob = await KINDS[kind](shown);
     if (!blob) return toast(t("save.nothing"));
-    const name = `${["glasshead", shown.view.id, shown.entry?.name].filter(Boolean).join("-").replace(/[^\p{L}\p{N}._-]+/gu, "-").slice(0, 100)}.${kind}`;
+    const parts = ["glasshead", shown.view.id, shown.entry?.name].filter(Boolean).join("-");
+    const name = `${parts.replace(/[^\p{L}\p{N}._-]+/gu, "-").slice(0, 100)}.${kind}`;
     download(blob, name);
     toast(t("save.done", { name }));
   } catch (error) {
@@ -108,6 +150,7 @@ async function save(kind, shown, button) {
   }
 }
 
+/** @param {Blob} blob @param {string} name */
 function download(blob, name) {
   const link = h("a", { href: URL.createObjectURL(blob), download: name });
   link.click();
@@ -116,51 +159,74 @@ function download(blob, name) {
 
 // -- pictures --
 
-// What the view draws, with its title above and where it comes from below; false if it has nothing to draw.
+/** What the view draws, with its title above and where it comes from below; false if it has
+ * nothing to draw.
+ * @param {Painter} painter
+ * @param {Showing} shown
+ */
 function paint(painter, { view, entry, handle }) {
   const frame = new Framed(painter, TOP, BOTTOM);
-  const told = handle?.picture?.(frame) ?? {};
+  /** @type {Told} */
+  const told = handle?.picture?.(frame) || {};
   if (!frame.w) return false;
   const ink = colours();
   const { w, h: high } = frame;
-  painter.text(SIDE, 33, told.title || view.title(), { size: 17, weight: 600, fill: ink.ink, max: w - 2 * SIDE });
+  painter.text(SIDE, 33, told.title || view.title(), {
+    size: 17, weight: 600, fill: ink.ink, max: w - 2 * SIDE,
+  });
   const foot = TOP + high + BOTTOM - 14;
   painter.line(SIDE, foot - 20, w - SIDE, foot - 20, { stroke: ink.line });
-  painter.text(SIDE, foot, [entry?.name, told.about].filter(Boolean).join(" · "), { size: 12, fill: ink.quiet, max: w - 2 * SIDE - 80 });
+  painter.text(SIDE, foot, [entry?.name, told.about].filter(Boolean).join(" · "), {
+    size: 12, fill: ink.quiet, max: w - 2 * SIDE - 80,
+  });
   painter.text(w - SIDE, foot, "Glasshead", { size: 12, fill: ink.quiet, align: "right" });
   return true;
 }
 
 class FinePainter extends CanvasPainter {
+  /** @type {Painter["size"]} */
   size(w, high, paper) {
     this.density = Math.min(DENSITY, LONGEST / w, LONGEST / high, Math.sqrt(MOST / (w * high)));
     return super.size(w, high, paper);
   }
 }
 
+/** @param {Showing} shown */
 async function savePng(shown) {
   const painter = new FinePainter();
   if (!paint(painter, shown)) return null;
+  /** @type {Blob | null} */
   const blob = await new Promise((done) => painter.canvas.toBlob(done, "image/png"));
   if (!blob) throw new Error(`${painter.canvas.width} × ${painter.canvas.height}`);
   return blob;
 }
 
+/** @param {Showing} shown */
 async function saveSvg(shown) {
   const painter = new SvgPainter();
-  return paint(painter, shown) && new Blob([painter.toString()], { type: "image/svg+xml" });
+  if (!paint(painter, shown)) return null;
+  return new Blob([painter.toString()], { type: "image/svg+xml" });
 }
 
 // -- the page --
 
+/** @param {Showing} shown */
 async function saveHtml({ view, entry, handle, about }) {
   const slow = setTimeout(() => toast(t("save.gathering")), SLOW);
   // As it is now: while the rest is gathered, one may go on, or elsewhere.
   const now = { ...state.get(), view: view.id, model: entry?.id, lang: language(), theme: theme() };
   const kept = structuredClone(handle?.kept?.() ?? null);
-  const [answers, { before, after }] = await Promise.all([api.gather(handle?.wants?.() ?? []), api.get("/api/page", { keep: false })]).finally(() => clearTimeout(slow));
-  answers["GET /api/models"] = { headers: { "content-type": "application/json" }, json: { ...about, models: entry ? [entry] : [] } };
+  const [answers, { before, after }] = await Promise.all([
+    api.gather(handle?.wants?.() ?? []),
+    api.get("/api/page", { keep: false }),
+  ]).finally(() => clearTimeout(slow));
+  answers["GET /api/models"] = {
+    headers: { "content-type": "application/json" },
+    json: { ...about, models: entry ? [entry] : [] },
+  };
   const data = { kind: "saved", views: [view.id], state: now, kept, answers };
   // Inside of a script element only "<" could mean anything else.
-  return new Blob([before, JSON.stringify(data).replaceAll("<", "\\u003c"), after], { type: "text/html" });
+  return new Blob([before, JSON.stringify(data).replaceAll("<", "\\u003c"), after], {
+    type: "text/html",
+  });
 }

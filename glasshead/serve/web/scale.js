@@ -1,7 +1,8 @@
 // From numbers to colours: the ramps of glasshead/observe/colours.py, blended in OKLab.
 //
 //   const scale = Scale.of(values, cols, "linear")      "linear", "log" or "ratio"
-//   scale.shade(0.3)      0 to 255        scale.colour(0.3)      "rgb(…)"      scale.colour(NaN)     the paper
+//   scale.shade(0.3)      0 to 255
+//   scale.colour(0.3)     "rgb(…)"        scale.colour(NaN)     the paper
 
 const SEQUENTIAL = {
   light: ["#f4f2ec", "#cfdcea", "#8fb1d3", "#4a7fb5", "#1f4f88", "#0e2a54"],
@@ -12,31 +13,45 @@ const DIVERGING = {
   dark: ["#54432f", "#3a3128", "#1d2026", "#2b6aa8", "#e6f3ff"],
 };
 const COLOURS = {
-  light: { paper: "#fcfbf8", panel: "#ffffff", ink: "#22262e", quiet: "#6b707a", line: "#e4e1d9", accent: "#c0431f", data: "#1f4f88" },
-  dark: { paper: "#15171b", panel: "#1b1e23", ink: "#e4e6ea", quiet: "#9299a4", line: "#2f343c", accent: "#ff9066", data: "#93c0ec" },
+  light: {
+    paper: "#fcfbf8", panel: "#ffffff", ink: "#22262e", quiet: "#6b707a", line: "#e4e1d9",
+    accent: "#c0431f", data: "#1f4f88",
+  },
+  dark: {
+    paper: "#15171b", panel: "#1b1e23", ink: "#e4e6ea", quiet: "#9299a4", line: "#2f343c",
+    accent: "#ff9066", data: "#93c0ec",
+  },
 };
 const DECADES = 4;
 const OCTAVES = 4;
 
+/** @returns {Theme} */
 export function theme() {
   const named = document.documentElement.dataset.theme;
-  if (named) return named;
+  if (named) return /** @type {Theme} */ (named);
   return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 }
 
-// What painters need; the same as the variables of style.css.
+/** What painters need; the same as the variables of style.css.
+ * @returns {Colours}
+ */
 export function colours(which = theme()) {
   return COLOURS[which];
 }
 
 export class Scale {
+  /** @param {ScaleKind} kind @param {number} low @param {number} high */
   constructor(kind, low, high) {
     this.kind = kind;
     this.low = low;
     this.high = high;
   }
 
-  // The strongest colour is the largest number of a row that has more than one; of ratios always 16.
+  /** The strongest colour is the largest number of a row that has more than one; of ratios 16.
+   * @param {Numbers} values
+   * @param {number} cols
+   * @param {ScaleKind} kind
+   */
   static of(values, cols, kind) {
     if (kind === "ratio") return new Scale(kind, 2 ** -OCTAVES, 2 ** OCTAVES);
     let telling = 0;
@@ -55,13 +70,17 @@ export class Scale {
     return new Scale(kind, kind === "log" ? high * 10 ** -DECADES : 0, high);
   }
 
+  /** @param {number} value */
   shade(value) {
     if (Number.isNaN(value)) return this.kind === "ratio" ? 128 : 0;
     const share =
-      this.kind === "linear" ? value / this.high : Math.log(value / this.low) / Math.log(this.high / this.low);
+      this.kind === "linear"
+        ? value / this.high
+        : Math.log(value / this.low) / Math.log(this.high / this.low);
     return Math.round(255 * Math.min(1, Math.max(0, share)));
   }
 
+  /** @param {number} value */
   colour(value, which = theme()) {
     if (Number.isNaN(value)) return COLOURS[which].paper;
     const colours = palette(this.kind, which);
@@ -69,7 +88,9 @@ export class Scale {
     return `rgb(${colours[at]},${colours[at + 1]},${colours[at + 2]})`;
   }
 
-  // What to write with on a cell of this value.
+  /** What to write with on a cell of this value.
+   * @param {number} value
+   */
   ink(value, which = theme()) {
     const colours = palette(this.kind, which);
     const at = 3 * this.shade(value);
@@ -77,7 +98,9 @@ export class Scale {
     return light > 140 ? "#1b2027" : "#f6f8fb";
   }
 
-  // Four bytes for each value, for ImageData.
+  /** Four bytes for each value, for ImageData.
+   * @param {Numbers} values
+   */
   pixels(values, which = theme()) {
     const colours = palette(this.kind, which);
     const nothing = rgb(COLOURS[which].paper);
@@ -92,15 +115,23 @@ export class Scale {
   }
 }
 
+/** @type {Map<string, Uint8Array>} */
 const known = new Map();
 
-// 256 × 3 bytes.
+/** 256 × 3 bytes.
+ * @param {ScaleKind} kind
+ */
 export function palette(kind, which = theme()) {
   const name = `${kind === "ratio"} ${which}`;
-  if (!known.has(name)) known.set(name, blended((kind === "ratio" ? DIVERGING : SEQUENTIAL)[which]));
-  return known.get(name);
+  let colours = known.get(name);
+  if (!colours) {
+    colours = blended((kind === "ratio" ? DIVERGING : SEQUENTIAL)[which]);
+    known.set(name, colours);
+  }
+  return colours;
 }
 
+/** @param {string[]} stops */
 function blended(stops) {
   const points = stops.map((stop) => oklab(rgb(stop)));
   const out = new Uint8Array(768);
@@ -114,12 +145,16 @@ function blended(stops) {
   return out;
 }
 
+/** @param {string} hex */
 function rgb(hex) {
   return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 }
 
+/** @param {number[]} colour */
 function oklab(colour) {
-  const [r, g, b] = colour.map((x) => (x / 255 <= 0.04045 ? x / 255 / 12.92 : ((x / 255 + 0.055) / 1.055) ** 2.4));
+  const [r, g, b] = colour.map((x) =>
+    x / 255 <= 0.04045 ? x / 255 / 12.92 : ((x / 255 + 0.055) / 1.055) ** 2.4,
+  );
   const l = Math.cbrt(0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b);
   const m = Math.cbrt(0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b);
   const s = Math.cbrt(0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b);
@@ -130,6 +165,7 @@ function oklab(colour) {
   ];
 }
 
+/** @param {number[]} lab */
 function srgb([L, a, b]) {
   const l = (L + 0.3963377774 * a + 0.2158037573 * b) ** 3;
   const m = (L - 0.1055613458 * a - 0.0638541728 * b) ** 3;

@@ -20,7 +20,8 @@ add({
     "shell.switched": "{view} needs another kind of model: now {model}",
     "shell.again": "Try again",
     "shell.key": "This server asks for a key",
-    "shell.key.hint": "It is the one given to glasshead serve --api-key. It is kept for this tab only.",
+    "shell.key.hint":
+      "It is the one given to glasshead serve --api-key. It is kept for this tab only.",
     "shell.key.go": "Open",
     "shell.key.wrong": "That is not the key.",
     "shell.unreachable": "The server does not answer",

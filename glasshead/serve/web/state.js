@@ -1,21 +1,26 @@
-// Where the page stands: one flat object of strings, kept in the address so that a view can be shared.
+// Where the page stands: one flat object of strings, kept in the address so that a view can be
+// shared.
 //
 //   get()                         {view: "look", model: "reader", query: "5"}
-//   set({layer: 1, head: null})   numbers become strings; null, undefined, "" and false remove the key
+//   set({layer: 1, head: null})   numbers become strings; null, undefined, "" and false remove
 //   set({view: "atlas"}, {push: true})    a step that the Back button undoes
-//   on(fn)                        fn(state, changed) after each change, `changed` a Set of keys; returns what ends it
+//   on(fn)                        fn(state, changed) after each change, `changed` a Set of keys;
+//                                 returns what ends it
 
 import { brought } from "./brought.js";
 
 let state = read();
+/** @type {Set<(now: Where, changed: Set<string>) => void>} */
 const listeners = new Set();
 let later = 0;
 let written = 0; // when: browsers limit how often the address may change
 
+/** @returns {Where} */
 export function get() {
   return { ...state };
 }
 
+/** @param {Patch} patch */
 export function set(patch, { push = false } = {}) {
   const before = state;
   const next = { ...state };
@@ -33,12 +38,15 @@ export function set(patch, { push = false } = {}) {
   tell(changed);
 }
 
+/** @param {(now: Where, changed: Set<string>) => void} fn */
 export function on(fn) {
   listeners.add(fn);
   return () => listeners.delete(fn);
 }
 
-// The address that shows this state, for links.
+/** The address that shows this state, for links.
+ * @param {Patch} patch
+ */
 export function address(patch = {}) {
   const kept = { ...state };
   for (const [key, value] of Object.entries(patch)) {
@@ -48,12 +56,15 @@ export function address(patch = {}) {
   return "#" + new URLSearchParams(kept);
 }
 
-// A page that was saved, or stands in a notebook, says itself where to begin.
+/** A page that was saved, or stands in a notebook, says itself where to begin.
+ * @returns {Record<string, string>}
+ */
 function read() {
   if (brought && location.hash.length < 2) return { ...brought.state };
   return Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
 }
 
+/** @param {Record<string, string>} what @param {"pushState" | "replaceState"} how */
 function write(what, how) {
   clearTimeout(later);
   written = Date.now();
@@ -65,10 +76,12 @@ function write(what, how) {
   }
 }
 
+/** @param {Set<string>} changed */
 function tell(changed) {
   for (const fn of [...listeners]) fn(get(), changed);
 }
 
+/** @param {Where} a @param {Where} b */
 function difference(a, b) {
   const keys = new Set([...Object.keys(a), ...Object.keys(b)]);
   return new Set([...keys].filter((key) => a[key] !== b[key]));

@@ -1,11 +1,11 @@
-"""Claim 5 on one small reader of each kind, and what would make it false."""
+"""Claim 5 on one small reader of each kind, and what makes it false."""
 
 import copy
 
 import pytest
 import torch
 
-from glasshead.lab.claims.c05_referent import CLAIM, judge, measure
+from glasshead.lab.claims.c05_referent import CLAIM, judge
 from glasshead.lab.claims.claim import Budget, Verdict
 from glasshead.lab.claims.drawing import render
 from glasshead.lab.claims.readers import (
@@ -23,23 +23,27 @@ from glasshead.lab.claims.readers import (
     untrained,
 )
 from glasshead.train.refer import NOWHERE, story_batch
+from tests.lab.claims.cases import BARELY, LANGS, evidence_fixture, measure_small
 
-SMALL = Training(600, 0)  # shared with the tests of claims 9 and 12, so trained once
 BUDGET = Budget(True, (1,))
 
 
-@pytest.fixture(scope="module")
-def evidence():
-    return measure(BUDGET, training=SMALL, n_stories=101)
+evidence = evidence_fixture(5)
 
 
 def test_a_pronoun_looks_at_the_word_that_must_be_named_and_less_if_its_gender_will_do(evidence):
     assert judge(evidence).verdict is Verdict.HOLDS_WHEN
 
 
+@pytest.mark.deep
 def test_another_word_than_the_pronoun_does_not_look_at_the_referent():
-    first = measure(BUDGET, whose=lambda story: 0, training=SMALL, n_stories=101)
+    first = measure_small(5, whose=lambda story: 0)
     assert judge(first).verdict is Verdict.FAILS
+
+
+def test_readers_that_learned_nothing_say_nothing():
+    found = measure_small(5, training=BARELY, n_stories=13)
+    assert judge(found).verdict is Verdict.UNCLEAR
 
 
 def changed(evidence, **readers):
@@ -88,7 +92,7 @@ def test_a_gender_that_was_not_learned_says_nothing(evidence):
     assert judge(changed(evidence, gender={"accuracy": [0.5]})).verdict is Verdict.UNCLEAR
 
 
-@pytest.mark.parametrize("lang", ["en", "zh"])
+@LANGS
 def test_it_can_be_drawn(evidence, lang):
     assert render(CLAIM, evidence, lang)[1:4] == b"PNG"
 

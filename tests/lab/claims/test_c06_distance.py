@@ -3,17 +3,11 @@
 import pytest
 
 from glasshead.lab.claims.c06_distance import CLAIM
-from glasshead.lab.claims.claim import Budget, Verdict
+from glasshead.lab.claims.claim import Verdict
 from glasshead.lab.claims.drawing import render
-from tests.lab.claims.cases import measured
+from tests.lab.claims.cases import LANGS, evidence_fixture, measure_small
 
-FEW = Budget(quick=True, seeds=(0, 1))
-SMALL = {"distances": (2, 40), "steps": 150, "rates": (3e-3,)}
-
-
-@pytest.fixture(scope="module")
-def honest():
-    return measured(CLAIM, FEW, **SMALL)
+honest = evidence_fixture(6)
 
 
 def test_it_holds_against_the_usual_lstm(honest):
@@ -25,23 +19,22 @@ def test_all_sides_are_of_one_size(honest):
     assert max(sizes) / min(sizes) < 1.02
 
 
+@pytest.mark.deep
 def test_it_does_not_hold_when_attention_cannot_look_that_far():
-    short_sighted = measured(CLAIM, FEW, **SMALL, window=8)
-    finding = CLAIM.judge(short_sighted)
+    finding = CLAIM.judge(measure_small(6, window=8))
     assert finding.verdict is Verdict.FAILS
     assert finding.numbers["attention, 2 apart"].low > 0.9  # it did learn what it can see
 
 
 def test_one_cannot_tell_from_a_training_that_taught_nothing():
-    finding = CLAIM.judge(measured(CLAIM, FEW, **{**SMALL, "steps": 2}))
+    finding = CLAIM.judge(measure_small(6, steps=2))
     assert finding.verdict is Verdict.UNCLEAR
     assert "all can" not in finding.words.en
     assert "not learned by both" in finding.words.en
 
 
 def test_a_training_that_diverges_is_data():
-    few = {"distances": (2, 3), "steps": 3, "rates": (1e30,)}
-    finding = CLAIM.judge(measured(CLAIM, FEW, **few))
+    finding = CLAIM.judge(measure_small(6, distances=(2, 3), steps=3, rates=(1e30,)))
     assert finding.verdict is Verdict.UNCLEAR
     assert "Diverged, which counts as nothing learned: attention over 3 (seed 0, 1)" in (
         finding.words.en
@@ -78,6 +71,6 @@ def test_it_holds_only_against_shut_gates_when_open_ones_reach_as_far(honest):
     assert CLAIM.judge({**honest, "accuracy": accuracy}).verdict is Verdict.HOLDS_WHEN
 
 
-@pytest.mark.parametrize("lang", ["en", "zh"])
+@LANGS
 def test_it_is_drawn(honest, lang):
     assert render(CLAIM, honest, lang).startswith(b"\x89PNG")

@@ -5,18 +5,13 @@ import copy
 import pytest
 import torch
 
-from glasshead.lab.claims.c09_interpretable import CLAIM, _stories, judge, measure
-from glasshead.lab.claims.claim import Budget, Verdict
+from glasshead.lab.claims.c09_interpretable import CLAIM, _stories, judge
+from glasshead.lab.claims.claim import Verdict
 from glasshead.lab.claims.drawing import render
-from glasshead.lab.claims.readers import GENDER, LANG, NAME, Training
+from glasshead.lab.claims.readers import GENDER, LANG, NAME
+from tests.lab.claims.cases import BARELY, LANGS, evidence_fixture, measure_small
 
-SMALL = Training(600, 0)
-BUDGET = Budget(True, (1,))
-
-
-@pytest.fixture(scope="module")
-def evidence():
-    return measure(BUDGET, training=SMALL, n_stories=29)
+evidence = evidence_fixture(9)
 
 
 def test_the_answer_rests_on_the_word_looked_at_but_not_on_one_head(evidence):
@@ -25,11 +20,24 @@ def test_the_answer_rests_on_the_word_looked_at_but_not_on_one_head(evidence):
     assert "one place" in finding.words.en
 
 
+@pytest.mark.deep
 def test_hiding_the_word_that_is_not_looked_at_refutes_it():
-    swapped = measure(
-        BUDGET, choose=lambda weights: weights.argmin(1), training=SMALL, n_stories=29
-    )
+    swapped = measure_small(9, choose=lambda weights: weights.argmin(1))
     assert judge(swapped).verdict is Verdict.FAILS
+
+
+def test_it_does_not_hold_where_hiding_either_word_changes_as_much(evidence):
+    evidence = copy.deepcopy(evidence)
+    for reader in (NAME, GENDER):
+        evidence["readers"][reader] |= {"accuracy": [1.0]}
+        for place in ("best", "all"):
+            evidence["readers"][reader] |= {f"looked, {place}": [0.1], f"other, {place}": [0.1]}
+    assert judge(evidence).verdict is Verdict.FAILS
+
+
+def test_readers_that_learned_nothing_say_nothing():
+    found = measure_small(9, training=BARELY, n_stories=7)
+    assert judge(found).verdict is Verdict.UNCLEAR
 
 
 def test_it_holds_if_every_head_and_task_rests_on_the_word(evidence):
@@ -57,6 +65,6 @@ def test_both_nouns_are_as_often_meant_and_as_far_away():
     assert all(story.actor.gender != story.thing.gender for story in stories)
 
 
-@pytest.mark.parametrize("lang", ["en", "zh"])
+@LANGS
 def test_it_can_be_drawn(evidence, lang):
     assert render(CLAIM, evidence, lang)[1:4] == b"PNG"

@@ -4,17 +4,11 @@ import pytest
 import torch
 
 from glasshead.lab.claims.c10_fixed_vector import CLAIM, OneVector, _sentences
-from glasshead.lab.claims.claim import Budget, Verdict
+from glasshead.lab.claims.claim import Verdict
 from glasshead.lab.claims.drawing import render
-from tests.lab.claims.cases import measured
+from tests.lab.claims.cases import LANGS, evidence_fixture, measure_small
 
-FEW = Budget(quick=True, seeds=(0,))
-SMALL = {"longest": 12, "steps": 200, "rates": (1e-2,), "tasks": ("copy",)}
-
-
-@pytest.fixture(scope="module")
-def honest():
-    return measured(CLAIM, FEW, **SMALL)
+honest = evidence_fixture(10)
 
 
 def with_accuracy(evidence, **tasks):
@@ -40,16 +34,17 @@ def test_all_sides_are_of_one_size(honest):
     assert abs(sizes["lstm"] / sizes["attention"] - 1) < 0.02
 
 
+@pytest.mark.deep
 def test_it_does_not_hold_when_attention_too_sees_one_vector():
-    finding = CLAIM.judge(measured(CLAIM, FEW, **SMALL, attention=OneVector))
+    finding = CLAIM.judge(measure_small(10, attention=OneVector))
     assert finding.verdict is Verdict.FAILS
     assert finding.numbers["copy: right at 1, attention"].low > 0.9  # one symbol does go through
 
 
 @pytest.mark.parametrize("rates", [(1e-2,), (1e30,)])
 def test_one_cannot_tell_from_a_training_that_taught_nothing(rates):
-    few = {"longest": 3, "steps": 2, "rates": rates}
-    finding = CLAIM.judge(measured(CLAIM, FEW, **few))
+    tasks = ("copy", "reverse")
+    finding = CLAIM.judge(measure_small(10, longest=3, steps=2, rates=rates, tasks=tasks))
     assert finding.verdict is Verdict.UNCLEAR
     assert "not learned by both" in finding.words.en
     assert "for reversing one cannot tell" in finding.words.en
@@ -95,7 +90,7 @@ def test_a_task_in_which_the_vector_does_as_well_limits_the_claim(honest):
     assert CLAIM.judge(with_accuracy(honest, copy=alike, reverse=alike)).verdict is Verdict.FAILS
 
 
-@pytest.mark.parametrize("lang", ["en", "zh"])
+@LANGS
 def test_it_is_drawn(honest, lang):
     both = with_accuracy(honest, reverse=copied(honest))
     assert render(CLAIM, both, lang).startswith(b"\x89PNG")

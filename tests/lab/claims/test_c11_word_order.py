@@ -5,29 +5,37 @@ import copy
 import pytest
 import torch
 
-from glasshead.lab.claims.c11_word_order import ARMS, CLAIM, judge, measure, moved_words
-from glasshead.lab.claims.claim import Budget, Verdict
+from glasshead.lab.claims.c11_word_order import ARMS, CLAIM, judge, moved_words
+from glasshead.lab.claims.claim import Verdict
 from glasshead.lab.claims.drawing import render
 from glasshead.lab.claims.translators import Reach, Settings, fresh, within, written
 from glasshead.text.tinyworld import World
+from tests.lab.claims.cases import LANGS, evidence_fixture, measure_small
 
-SMALL = Settings(220, 0)
-BUDGET = Budget(True, (1,))
-
-
-@pytest.fixture(scope="module")
-def evidence():
-    return measure(BUDGET, settings=SMALL, n_stories=61)
+evidence = evidence_fixture(11)
 
 
 def test_with_a_short_sighted_encoder_cross_attention_puts_words_in_order(evidence):
     assert judge(evidence).verdict is Verdict.HOLDS
 
 
+@pytest.mark.deep
 def test_cross_attention_that_sees_no_farther_than_the_control_refutes_it():
     blind = {"cross": ARMS["neither"], "neither": ARMS["neither"]}
-    found = measure(BUDGET, arms=blind, settings=SMALL, n_stories=61)
-    assert judge(found).verdict is Verdict.FAILS
+    assert judge(measure_small(11, arms=blind)).verdict is Verdict.FAILS
+
+
+def test_translators_that_learned_nothing_say_nothing():
+    found = measure_small(11, settings=Settings(2, 0), n_stories=5)
+    assert judge(found).verdict is Verdict.UNCLEAR
+
+
+def test_cross_attention_that_does_no_better_than_the_control_refutes_it(evidence):
+    evidence = copy.deepcopy(evidence)
+    arms = evidence["pairs"]["de,en"]["arms"]
+    for figure in ("exact", "right moved", "points moved"):
+        arms["cross"][figure] = arms["neither"][figure]
+    assert judge(evidence).verdict is Verdict.FAILS
 
 
 def test_a_map_no_better_than_the_diagonal_leaves_only_the_translation(evidence):
@@ -61,6 +69,6 @@ def test_a_reach_bounds_what_is_looked_at_and_is_gone_afterwards():
     assert not torch.equal(bounded, model.encode(torch.arange(3, 16)[None]).x)
 
 
-@pytest.mark.parametrize("lang", ["en", "zh"])
+@LANGS
 def test_it_can_be_drawn(evidence, lang):
     assert render(CLAIM, evidence, lang)[1:4] == b"PNG"

@@ -7,19 +7,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glasshead.lab.claims.c12_heads import CLAIM, divergence, judge, measure
-from glasshead.lab.claims.claim import Budget, Verdict
+from glasshead.lab.claims.c12_heads import CLAIM, divergence, judge
+from glasshead.lab.claims.claim import Verdict
 from glasshead.lab.claims.drawing import render
-from glasshead.lab.claims.readers import Training, untrained
+from glasshead.lab.claims.readers import untrained
 from glasshead.lab.looking import attentions
+from tests.lab.claims.cases import BARELY, LANGS, evidence_fixture, measure_small
 
-SMALL = Training(600, 0)
-BUDGET = Budget(True, (1,))
-
-
-@pytest.fixture(scope="module")
-def evidence():
-    return measure(BUDGET, training=SMALL, n_stories=31)
+evidence = evidence_fixture(12)
 
 
 def test_heads_of_a_trained_reader_look_at_different_words(evidence):
@@ -37,7 +32,7 @@ def test_heads_that_are_copies_of_one_refute_it():
                 heads[:] = heads[:, :1].clone()
         return model
 
-    same = measure(BUDGET, alter=copies, training=SMALL, n_stories=31)
+    same = measure_small(12, alter=copies, training=BARELY, n_stories=7)
     assert same["apart"][0] == pytest.approx([0, 0], abs=1e-6)
     # Such a reader is no longer right; that alone would be no verdict.
     same["accuracy"] = [1.0]
@@ -45,7 +40,7 @@ def test_heads_that_are_copies_of_one_refute_it():
 
 
 def test_heads_as_they_were_before_training_refute_it():
-    same = measure(BUDGET, alter=lambda model: untrained(1), training=SMALL, n_stories=31)
+    same = measure_small(12, alter=lambda model: untrained(1), training=BARELY, n_stories=7)
     same["accuracy"] = [1.0]  # as above
     assert judge(same).verdict is Verdict.FAILS
 
@@ -81,6 +76,6 @@ def test_divergence_lies_between_0_and_1_and_has_no_direction(seed):
     assert divergence(p, p).abs() < 1e-6
 
 
-@pytest.mark.parametrize("lang", ["en", "zh"])
+@LANGS
 def test_it_can_be_drawn(evidence, lang):
     assert render(CLAIM, evidence, lang)[1:4] == b"PNG"

@@ -3,17 +3,11 @@
 import pytest
 
 from glasshead.lab.claims.c15_feed_forward import CLAIM
-from glasshead.lab.claims.claim import Budget, Verdict
+from glasshead.lab.claims.claim import Verdict
 from glasshead.lab.claims.drawing import render
-from tests.lab.claims.cases import measured
+from tests.lab.claims.cases import LANGS, evidence_fixture, measure_small
 
-FEW = Budget(quick=True, seeds=(0,))
-SMALL = {"steps": 40, "table_steps": 120, "rates": (1e-2,)}
-
-
-@pytest.fixture(scope="module")
-def honest():
-    return measured(CLAIM, FEW, **SMALL)
+honest = evidence_fixture(15)
 
 
 def test_it_holds_for_a_table_to_be_learned_by_heart(honest):
@@ -26,22 +20,22 @@ def test_two_layers_of_attention_have_the_parameters_of_the_feed_forward(honest)
     assert sizes["feed-forward"] > 1.5 * sizes["attention"]
 
 
+@pytest.mark.deep
 def test_it_does_not_hold_when_the_feed_forward_is_none():
-    evidence = measured(CLAIM, FEW, **SMALL, feed_forward="none")
-    finding = CLAIM.judge(evidence)
+    finding = CLAIM.judge(measure_small(15, feed_forward="none"))
     assert finding.verdict is Verdict.FAILS
     assert finding.numbers["text: attention below character frequencies by"].low > 0.1
     assert finding.numbers["table: more right than attention alone"].value == 0
 
 
 def test_one_cannot_tell_from_a_training_that_taught_nothing():
-    finding = CLAIM.judge(measured(CLAIM, FEW, **{**SMALL, "steps": 1, "table_steps": 1}))
+    finding = CLAIM.judge(measure_small(15, steps=1, table_steps=1))
     assert finding.verdict is Verdict.UNCLEAR
     assert "Too little was learned" in finding.words.en
 
 
 def test_a_training_that_diverges_is_data():
-    finding = CLAIM.judge(measured(CLAIM, FEW, steps=2, table_steps=2, rates=(1e30,)))
+    finding = CLAIM.judge(measure_small(15, steps=2, table_steps=2, rates=(1e30,)))
     assert finding.verdict is Verdict.UNCLEAR
     for side in ("attention on the text", "feed-forward on the table"):
         assert f"{side} (seed 0)" in finding.words.en
@@ -100,6 +94,6 @@ def test_speed_is_spoken_of_only_where_it_came_out(honest):
         assert ("speed" in finding.words.en) is speed
 
 
-@pytest.mark.parametrize("lang", ["en", "zh"])
+@LANGS
 def test_it_is_drawn(honest, lang):
     assert render(CLAIM, honest, lang).startswith(b"\x89PNG")

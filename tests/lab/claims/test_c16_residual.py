@@ -3,31 +3,26 @@
 import pytest
 
 from glasshead.lab.claims.c16_residual import CLAIM
-from glasshead.lab.claims.claim import Budget, Verdict
+from glasshead.lab.claims.claim import Verdict
 from glasshead.lab.claims.drawing import render
-from tests.lab.claims.cases import measured
+from tests.lab.claims.cases import LANGS, evidence_fixture, measure_small
 
-FEW = Budget(quick=True, seeds=(0, 1))
-SMALL = {"depths": (1, 8), "depth": 4, "steps": 40, "rates": (3e-3,)}
-
-
-@pytest.fixture(scope="module")
-def honest():
-    return measured(CLAIM, FEW, **SMALL)
+honest = evidence_fixture(16)
 
 
 def test_it_holds(honest):
     assert CLAIM.judge(honest).verdict is Verdict.HOLDS
 
 
+@pytest.mark.deep
 def test_it_does_not_hold_when_the_residual_is_cut():
-    finding = CLAIM.judge(measured(CLAIM, FEW, **SMALL, residual=False))
+    finding = CLAIM.judge(measure_small(16, residual=False))
     assert finding.verdict is Verdict.FAILS
     assert finding.numbers["one layer below character frequencies by"].low > 0.1
 
 
 def test_one_cannot_tell_from_a_training_that_taught_nothing():
-    finding = CLAIM.judge(measured(CLAIM, FEW, **{**SMALL, "steps": 1}, residual=False))
+    finding = CLAIM.judge(measure_small(16, steps=1, residual=False))
     assert finding.verdict is Verdict.UNCLEAR
     assert "so one cannot tell" in finding.words.en
 
@@ -62,6 +57,6 @@ def test_it_holds_only_with_norms_when_gradients_burst(honest):
     assert CLAIM.judge({**honest, "gradient": gradient}).verdict is Verdict.HOLDS_WHEN
 
 
-@pytest.mark.parametrize("lang", ["en", "zh"])
+@LANGS
 def test_it_is_drawn(honest, lang):
     assert render(CLAIM, honest, lang).startswith(b"\x89PNG")

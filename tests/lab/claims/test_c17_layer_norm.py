@@ -3,18 +3,12 @@
 import pytest
 
 from glasshead.lab.claims.c17_layer_norm import CLAIM
-from glasshead.lab.claims.claim import Budget, Verdict
+from glasshead.lab.claims.claim import Verdict
 from glasshead.lab.claims.drawing import render
 from glasshead.lab.claims.search import BURST
-from tests.lab.claims.cases import measured
+from tests.lab.claims.cases import LANGS, evidence_fixture, measure_small
 
-FEW = Budget(quick=True, seeds=(0, 1))
-
-
-@pytest.fixture(scope="module")
-def cut():
-    """The norm taken away: both sides are the same."""
-    return measured(CLAIM, FEW, depths=(1, 2), steps=20, norm_place="none")
+cut = evidence_fixture(17)  # the norm taken away: both sides are the same
 
 
 def faster(evidence, depth, times):
@@ -100,11 +94,11 @@ def test_a_side_whose_loss_bursts_failed_to_train(cut):
 
 
 def test_a_norm_changes_what_is_measured():
-    evidence = measured(CLAIM, FEW, depths=(1,), steps=20)
+    evidence = measure_small(17, depths=(1,), rates=(1e-2,), norm_place="pre")
     one = evidence["courses"]["1"]["val"]
     assert one["norm"] != one["none"]
 
 
-@pytest.mark.parametrize("lang", ["en", "zh"])
+@LANGS
 def test_it_is_drawn(cut, lang):
     assert render(CLAIM, cut, lang).startswith(b"\x89PNG")

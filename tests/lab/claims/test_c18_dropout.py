@@ -5,16 +5,10 @@ import pytest
 from glasshead.lab.claims.c18_dropout import CLAIM
 from glasshead.lab.claims.claim import Budget, Verdict
 from glasshead.lab.claims.drawing import render
-from tests.lab.claims.cases import measured
+from tests.lab.claims.cases import LANGS, evidence_fixture, measured
 
-FEW = Budget(quick=True, seeds=(0, 1))
-SMALL = {"sizes": (300,), "steps": 60, "rates": (1e-2,)}
-
-
-@pytest.fixture(scope="module")
-def none():
-    """Dropout of nothing: both sides are the same. So short a text is soon known by heart."""
-    return measured(CLAIM, FEW, **SMALL, dropouts=(0.0,))
+# Dropout of nothing: both sides are the same. So short a text is soon known by heart.
+none = evidence_fixture(18)
 
 
 def curves(off, on):
@@ -46,6 +40,7 @@ def test_it_does_not_hold_when_dropout_drops_nothing(none):
     assert finding.verdict is Verdict.FAILS
 
 
+@pytest.mark.deep
 def test_dropout_keeps_a_net_from_learning_a_text_by_heart():
     evidence = measured(
         CLAIM, Budget(True, (0,)), sizes=(2_000,), steps=100, rates=(1e-2,), dropouts=(0.5,)
@@ -55,7 +50,7 @@ def test_dropout_keeps_a_net_from_learning_a_text_by_heart():
 
 
 def test_one_cannot_tell_where_nothing_over_fits():
-    evidence = measured(CLAIM, Budget(True, (0,)), sizes=(50_000,), steps=9, rates=(1e-2,),
+    evidence = measured(CLAIM, Budget(True, (0,)), sizes=(50_000,), steps=2, rates=(1e-2,),
                         dropouts=(0.2,))  # fmt: skip
     assert CLAIM.judge(evidence).verdict is Verdict.UNCLEAR
 
@@ -67,6 +62,7 @@ def test_one_cannot_tell_where_nothing_over_fits():
         (HELPS, HELPS, HURTS, Verdict.HOLDS_WHEN),
         (((0.5, 2.0), (0.9, 2.0)), HELPS, HURTS, Verdict.HOLDS_WHEN),
         (NOTHING, NOTHING, HURTS, Verdict.FAILS),
+        (NEITHER, NEITHER, NEITHER, Verdict.UNCLEAR),
     ],
 )
 def test_the_verdict_goes_by_unseen_text(none, small, pushed, large, verdict):
@@ -110,6 +106,6 @@ def test_10_and_20_percent_both_count(none, low, high, verdict):
         assert f"So it holds only for {only}, at the best rates and when" in finding.words.en
 
 
-@pytest.mark.parametrize("lang", ["en", "zh"])
+@LANGS
 def test_it_is_drawn(none, lang):
     assert render(CLAIM, none, lang).startswith(b"\x89PNG")

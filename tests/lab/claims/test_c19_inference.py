@@ -18,12 +18,31 @@ def leave_on(model):
     ("change", "verdict"),
     [
         ({}, Verdict.HOLDS_WHEN),
-        ({"left": GPT.eval}, Verdict.HOLDS),  # a training that cleans up behind itself
-        ({"off": leave_on}, Verdict.FAILS),  # eval() that does nothing
-        ({"decode": plain}, Verdict.FAILS),  # a generate that leaves dropout on
-        ({"dropout": 0.0}, Verdict.UNCLEAR),  # nothing to put off
+        pytest.param({"left": GPT.eval}, Verdict.HOLDS, marks=pytest.mark.deep),
+        pytest.param({"off": leave_on}, Verdict.FAILS, marks=pytest.mark.deep),
+        pytest.param({"decode": plain}, Verdict.FAILS, marks=pytest.mark.deep),
+        pytest.param({"dropout": 0.0}, Verdict.UNCLEAR, marks=pytest.mark.deep),
     ],
     ids=["as it is", "training puts it off", "left on", "generates with it on", "no dropout"],
 )
 def test_the_verdict_follows_the_switch(change, verdict):
     assert verdict_of(CLAIM, ONE, steps=20, **change) is verdict
+
+
+# What share of the texts differ where dropout is on, as training leaves it, after eval() and by
+# the package's own generate.
+@pytest.mark.parametrize(
+    ("on", "left", "off", "ours", "verdict"),
+    [
+        (0.9, 0.9, 0.0, 0.0, Verdict.HOLDS_WHEN),
+        (0.9, 0.0, 0.0, 0.0, Verdict.HOLDS),  # a training that cleans up behind itself
+        (0.9, 0.9, 0.2, 0.0, Verdict.FAILS),  # eval() that does nothing
+        (0.9, 0.9, 0.0, 0.1, Verdict.FAILS),  # a generate that leaves dropout on
+        (0.0, 0.0, 0.0, 0.0, Verdict.UNCLEAR),  # nothing to put off
+    ],
+)
+def test_the_verdict_follows_the_texts_that_differ(on, left, off, ours, verdict):
+    differ = {"on": [on] * 2, "left": [left] * 2, "off": [off] * 2, "ours": [ours] * 2}
+    losses = {"on": [2.5, 2.25], "off": [2.0, 2.125]}
+    evidence = {"dropout": 0.2, "steps": 20, "prompts": 16, "written": 24}
+    assert CLAIM.judge(evidence | {"differ": differ, "losses": losses}).verdict is verdict

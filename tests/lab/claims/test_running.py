@@ -66,6 +66,7 @@ def test_a_stored_result_serves_when_it_says_as_much(
     assert serves(stored(4, quick=kept_quick), plan) is good
 
 
+@pytest.mark.deep
 def test_processes_side_by_side_find_the_same(tmp_path):
     alone = results([3, 4, 13], Plan(tmp_path / "a", quick=True))
     beside = results([3, 4, 13], Plan(tmp_path / "b", quick=True, jobs=2))

@@ -21,12 +21,17 @@ add({
     "atlas.mean.why": "The mean weight of each cell",
     "atlas.log": "Log scale",
     "atlas.sink": "Hide the sink",
-    "atlas.sink.why": "Heads with nothing to say rest on the first token, the sink. Without it, all other weights stay as they are",
+    "atlas.sink.why":
+      "Heads with nothing to say rest on the first token, the sink. " +
+      "Without it, all other weights stay as they are",
     "atlas.in": "Nearer (+)",
     "atlas.out": "Farther (−)",
     "atlas.whole": "The whole map (Home)",
     "atlas.diagonal": "To the diagonal (D)",
-    "atlas.map": "Map of layer {layer}, head {head}: {T} tokens look at {S}. Shown: rows {r0} to {r1}, columns {c0} to {c1}. Arrows move, plus and minus zoom, Home shows all, Enter tells what is at the centre.",
+    "atlas.map":
+      "Map of layer {layer}, head {head}: {T} tokens look at {S}. " +
+      "Shown: rows {r0} to {r1}, columns {c0} to {c1}. " +
+      "Arrows move, plus and minus zoom, Home shows all, Enter tells what is at the centre.",
     "atlas.mini": "The whole map, and the part that is shown",
     "atlas.rows": "looks ↓",
     "atlas.cols": "is looked at →",
@@ -39,7 +44,8 @@ add({
     "atlas.numbers": "All numbers of this head",
     "atlas.nothing": "There is no attention in this recording.",
     "atlas.unmeasured": "This file was written with --no-statistics: heads have no numbers.",
-    "atlas.statistics only": "Of this layer only statistics were kept: near by, there is nothing to see.",
+    "atlas.statistics only":
+      "Of this layer only statistics were kept: near by, there is nothing to see.",
     "atlas.exact": "weight",
     "atlas.of cell": "{n} × {n} weights: mean {mean}, max {max}",
     "atlas.hidden": "cannot see it",
@@ -72,7 +78,10 @@ add({
     "atlas.out": "缩小（−）",
     "atlas.whole": "看全图（Home）",
     "atlas.diagonal": "回到对角线（D）",
-    "atlas.map": "第 {layer} 层第 {head} 头的图：{T} 个词元看 {S} 个。现在显示第 {r0} 到 {r1} 行、第 {c0} 到 {c1} 列。方向键移动，加减键缩放，Home 看全图，回车读出中心的权重。",
+    "atlas.map":
+      "第 {layer} 层第 {head} 头的图：{T} 个词元看 {S} 个。" +
+      "现在显示第 {r0} 到 {r1} 行、第 {c0} 到 {c1} 列。" +
+      "方向键移动，加减键缩放，Home 看全图，回车读出中心的权重。",
     "atlas.mini": "全图，以及正在看的部分",
     "atlas.rows": "在看 ↓",
     "atlas.cols": "被看 →",

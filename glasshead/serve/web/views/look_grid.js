@@ -1,22 +1,44 @@
 // All heads at a glance: a small map of each, by layer or sorted by a statistic.
 
 import { fill, h, segmented, select, tip } from "../dom.js";
+import { pen } from "../paint.js";
 import { Scale } from "../scale.js";
 import { language, t, three } from "../words.js";
 
+/** @import { Book } from "./look.js" */
+/** @import { Layer } from "./look_text.js" */
+/** @typedef {{layer: Layer, head: number, value: number | null}} Cell */
+
+/** @param {{set: (patch: Patch) => void}} of */
 export function gridCard({ set }) {
-  let book = null;
+  /** @type {Book} */
+  let book; // set by draw()
   const statistic = h("span", {});
-  const order = segmented({ label: t("look.order"), options: [["layer", t("look.order.layer")], ["value", t("look.order.value")]], value: "layer", onchange: (v) => set({ order: v === "layer" ? null : v }) });
+  const order = segmented({
+    label: t("look.order"),
+    options: [
+      ["layer", t("look.order.layer")], ["value", t("look.order.value")],
+    ],
+    value: "layer",
+    onchange: (v) => set({ order: v === "layer" ? null : v }),
+  });
   const parts = h("div", { class: "parts" });
   const explain = h("p", { class: "quiet small" });
   const grid = h("div", { class: "thumbs", role: "group", "aria-label": t("look.heads") });
   const telling = h("div", { class: "telling" });
-  const node = h("section", { class: "card grid-card" }, h("header", {}, h("h2", {}, t("look.heads")), parts, order), h("div", { class: "row" }, statistic), explain, grid, telling);
+  const node = h(
+    "section",
+    { class: "card grid-card" },
+    h("header", {}, h("h2", {}, t("look.heads")), parts, order),
+    h("div", { class: "row" }, statistic),
+    explain,
+    grid,
+    telling,
+  );
 
   grid.addEventListener("keydown", (event) => {
     const all = [...grid.querySelectorAll("button")];
-    const at = all.indexOf(document.activeElement);
+    const at = all.findIndex((button) => button === document.activeElement);
     if (at < 0) return;
     const across = book.order === "value" ? columns(all) : book.layers[0].heads;
     const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across }[event.key];
@@ -25,16 +47,19 @@ export function gridCard({ set }) {
     all[Math.min(all.length - 1, Math.max(0, at + step))].focus();
   });
 
+  /** @param {Element[]} all */
   function columns(all) {
     const top = all[0].getBoundingClientRect().top;
     return Math.max(1, all.filter((one) => one.getBoundingClientRect().top === top).length);
   }
 
   function cells() {
+    /** @type {Cell[]} */
     const found = [];
     for (const layer of book.layers) {
       const values = book.data.statistics[book.stat]?.values[book.data.layers.indexOf(layer)];
-      for (let head = 0; head < layer.heads; head++) found.push({ layer, head, value: values ? values[head] : null });
+      for (let head = 0; head < layer.heads; head++)
+        found.push({ layer, head, value: values ? values[head] : null });
     }
     return found;
   }
@@ -46,24 +71,44 @@ export function gridCard({ set }) {
     const widest = Math.max(...book.layers.map((layer) => layer.heads));
     const sorted = book.order === "value";
     if (sorted) all.sort((a, b) => (b.value ?? -1) - (a.value ?? -1));
-    const focused = document.activeElement?.closest?.(".thumb")?.dataset.head;
+    const thumb = /** @type {HTMLElement | null | undefined} */ (
+      document.activeElement?.closest?.(".thumb")
+    );
+    const focused = thumb?.dataset.head;
+    /** @param {Cell} cell */
     const one = ({ layer, head, value }) => {
       const name = `${layer.name}:${head}`;
       const chosen = layer === book.layer && head === book.head;
-      const label = t("look.thumb", { layer: layer.name, head, name: statisticName(book.stat), value: three(value) });
+      const label = t("look.thumb", {
+        layer: layer.name, head, name: statisticName(book.stat), value: three(value),
+      });
       return h(
         "button",
         {
-          type: "button", class: "thumb", dataset: { head: name }, "aria-label": label, "aria-pressed": String(chosen), tabindex: chosen ? 0 : -1,
-          onclick: () => set({ layer: layer.index, head }), onmouseenter: (event) => tip.show(event, h("b", {}, name), ` ${statisticName(book.stat)} ${three(value)}`), onmouseleave: () => tip.hide(),
+          type: "button",
+          class: "thumb",
+          dataset: { head: name },
+          "aria-label": label,
+          "aria-pressed": String(chosen),
+          tabindex: chosen ? 0 : -1,
+          onclick: () => set({ layer: layer.index, head }),
+          onmouseenter: /** @param {MouseEvent} event */ (event) =>
+            tip.show(event, h("b", {}, name), ` ${statisticName(book.stat)} ${three(value)}`),
+          onmouseleave: () => tip.hide(),
         },
         small(layer, head),
-        h("span", { class: "bar" }, h("i", { style: { width: `${value === null ? 0 : Math.max(2, (100 * value) / high)}%` } })),
+        h(
+          "span",
+          { class: "bar" },
+          h("i", {
+            style: { width: `${value === null ? 0 : Math.max(2, (100 * value) / high)}%` },
+          }),
+        ),
         sorted && h("span", { class: "name" }, name),
       );
     };
     grid.classList.toggle("sorted", sorted);
-    grid.style.setProperty("--heads", widest);
+    grid.style.setProperty("--heads", String(widest));
     if (sorted) fill(grid, all.map(one));
     else {
       const lanes = book.layers.map((layer) => [
@@ -73,10 +118,13 @@ export function gridCard({ set }) {
       ]);
       fill(grid, lanes);
     }
-    if (!grid.querySelector('[tabindex="0"]')) grid.querySelector("button")?.setAttribute("tabindex", 0);
-    if (focused) [...grid.querySelectorAll(".thumb")].find((b) => b.dataset.head === focused)?.focus({ preventScroll: true });
+    const buttons = [...grid.querySelectorAll("button")];
+    if (!grid.querySelector('[tabindex="0"]')) buttons[0]?.setAttribute("tabindex", "0");
+    if (focused)
+      buttons.find((b) => b.dataset.head === focused)?.focus({ preventScroll: true });
   }
 
+  /** @param {Layer} layer @param {number} head */
   function small(layer, head) {
     const found = book.thumbs?.get(`${layer.index}:${head}`);
     const canvas = h("canvas", { "aria-hidden": "true" });
@@ -85,47 +133,125 @@ export function gridCard({ set }) {
     canvas.width = cols;
     canvas.height = rows;
     const scale = Scale.of(values, cols, book.kind);
-    canvas.getContext("2d").putImageData(new ImageData(scale.pixels(values), cols, rows), 0, 0);
+    pen(canvas).putImageData(new ImageData(scale.pixels(values), cols, rows), 0, 0);
     return canvas;
   }
 
   function drawTelling() {
-    const stands = book.data.telling.filter((one) => one.uniform === null ? one.value > 0.1 || one.role === "sharpest" : one.value > 2 * one.uniform);
-    fill(telling, stands.length > 0 && h("h3", { class: "eyebrow" }, t("look.telling")), h("div", { class: "row" }, stands.map((one) => {
-      const layer = book.data.layers.find((each) => each.index === one.layer);
-      return h("button", { type: "button", class: "chip", onclick: () => set({ layer: one.layer, head: one.head, ...(layer.rows !== book.layer.rows && { query: null, key: null, cut: null }) }) },
-        one.label[language()], h("b", { class: "number" }, `${layer.name}:${one.head}`));
-    })));
+    const stands = book.data.telling.filter((one) =>
+      one.uniform === null
+        ? one.value > 0.1 || one.role === "sharpest"
+        : one.value > 2 * one.uniform,
+    );
+    fill(
+      telling,
+      stands.length > 0 && h("h3", { class: "eyebrow" }, t("look.telling")),
+      h(
+        "div",
+        { class: "row" },
+        stands.map((one) => {
+          const layer = book.data.layers.find((each) => each.index === one.layer);
+          if (!layer) return null;
+          return h(
+            "button",
+            {
+              type: "button",
+              class: "chip",
+              onclick: () =>
+                set({
+                  layer: one.layer,
+                  head: one.head,
+                  ...(layer.rows !== book.layer.rows && { query: null, key: null, cut: null }),
+                }),
+            },
+            one.label[language()],
+            h("b", { class: "number" }, `${layer.name}:${one.head}`),
+          );
+        }),
+      ),
+    );
   }
 
   return {
     node,
+    /** @param {Book} next */
     draw(next) {
       book = next;
       order.value = book.order;
       const names = Object.keys(book.data.statistics);
-      fill(statistic, select({ label: t("look.statistic"), value: book.stat, visible: true, options: names.map((name) => [name, statisticName(name)]), onchange: (stat) => set({ stat }) }));
+      fill(
+        statistic,
+        select({
+          label: t("look.statistic"),
+          value: book.stat,
+          visible: true,
+          options: names.map((name) => [name, statisticName(name)]),
+          onchange: (stat) => set({ stat }),
+        }),
+      );
       explain.textContent = book.data.statistics[book.stat]?.explain[language()] ?? "";
       const kinds = [...new Set(book.data.layers.map(partOf))];
-      fill(parts, kinds.length > 1 && segmented({
-        label: t("look.part"), value: partOf(book.layer), options: kinds.map((kind) => [kind, t(`look.part.${kind}`)]),
-        onchange: (kind) => set({ layer: book.data.layers.find((one) => partOf(one) === kind).index, head: 0, query: null, key: null, cut: null }),
-      }));
+      fill(
+        parts,
+        kinds.length > 1 &&
+          segmented({
+            label: t("look.part"),
+            value: partOf(book.layer),
+            options: kinds.map((kind) => [kind, t(`look.part.${kind}`)]),
+            onchange: (kind) =>
+              set({
+                layer: book.data.layers.find((one) => partOf(one) === kind)?.index,
+                head: 0,
+                query: null,
+                key: null,
+                cut: null,
+              }),
+          }),
+      );
       draw();
       drawTelling();
     },
   };
 }
 
+/** @param {Layer} layer */
 export function partOf(layer) {
   return layer.kind === "cross" ? "cross" : (layer.part ?? "self");
 }
 
+/** @type {Record<"en" | "zh", Record<string, string>>} */
 const SHORT = {
-  en: { entropy: "Entropy", relative_entropy: "Relative entropy", effective_keys: "Effective keys", mean_distance: "Mean distance", self_weight: "On itself", previous_weight: "On the word before", first_weight: "On the sink", diagonality: "Nearby", vertical: "Columns", slash: "Diagonals", duplicate: "On copies", induction: "Induction" },
-  zh: { entropy: "熵", relative_entropy: "相对熵", effective_keys: "有效键数", mean_distance: "平均距离", self_weight: "看自己", previous_weight: "看前一个", first_weight: "看汇点", diagonality: "看附近", vertical: "竖条", slash: "斜线", duplicate: "看相同的词", induction: "归纳" },
+  en: {
+    entropy: "Entropy",
+    relative_entropy: "Relative entropy",
+    effective_keys: "Effective keys",
+    mean_distance: "Mean distance",
+    self_weight: "On itself",
+    previous_weight: "On the word before",
+    first_weight: "On the sink",
+    diagonality: "Nearby",
+    vertical: "Columns",
+    slash: "Diagonals",
+    duplicate: "On copies",
+    induction: "Induction",
+  },
+  zh: {
+    entropy: "熵",
+    relative_entropy: "相对熵",
+    effective_keys: "有效键数",
+    mean_distance: "平均距离",
+    self_weight: "看自己",
+    previous_weight: "看前一个",
+    first_weight: "看汇点",
+    diagonality: "看附近",
+    vertical: "竖条",
+    slash: "斜线",
+    duplicate: "看相同的词",
+    induction: "归纳",
+  },
 };
 
+/** @param {string} name */
 function statisticName(name) {
   return SHORT[language()][name] ?? name;
 }

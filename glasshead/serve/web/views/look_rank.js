@@ -1,19 +1,38 @@
-// Heads ranked by how they look from a word, or at it: a strip for each, the text from left to right.
+// Heads ranked by how they look from a word, or at it: a strip for each, the text from left to
+// right.
 
 import { fill, h, tip } from "../dom.js";
+import { pen } from "../paint.js";
 import { Scale } from "../scale.js";
 import { percent, t, three } from "../words.js";
 
+/** @import { Book } from "./look.js" */
+/** @import { RankedHead, Way } from "./look_choice.js" */
+/** @import { Word } from "./look_text.js" */
+
 const FEW = 6;
 
+/** @param {{set: (patch: Patch) => void, way: Way}} of */
 export function rankCard({ set, way }) {
-  let book = null;
+  /** @type {Book} */
+  let book; // set by draw()
   let all = false;
   const title = h("h2", {});
   const hint = h("p", { class: "quiet small" });
   const list = h("ol", { class: "ranking" });
-  const more = h("button", { type: "button", class: "plain", onclick: () => ((all = !all), draw()) });
-  const node = h("section", { class: `card rank-card ${way}` }, h("header", {}, title), hint, list, more);
+  const more = h("button", {
+    type: "button",
+    class: "plain",
+    onclick: () => ((all = !all), draw()),
+  });
+  const node = h(
+    "section",
+    { class: `card rank-card ${way}` },
+    h("header", {}, title),
+    hint,
+    list,
+    more,
+  );
 
   function draw() {
     const ranked = book[way];
@@ -26,30 +45,61 @@ export function rankCard({ set, way }) {
     const heads = all ? ranked.heads : ranked.heads.slice(0, FEW);
     const values = heads.map((one) => Float32Array.from(one.weights, (x) => x ?? Number.NaN));
     const high = Math.max(...values.flatMap((row) => Array.from(row, (x) => x || 0)), 1e-9);
-    const scale = book.kind === "ratio" ? Scale.of([], 1, "ratio") : new Scale(book.kind, book.kind === "log" ? high * 1e-4 : 0, high);
-    fill(list, heads.map((one, i) => row(one, values[i], others, scale)));
+    const scale =
+      book.kind === "ratio"
+        ? Scale.of([], 1, "ratio")
+        : new Scale(book.kind, book.kind === "log" ? high * 1e-4 : 0, high);
+    fill(
+      list,
+      heads.map((one, i) => row(one, values[i], others, scale)),
+    );
     more.hidden = ranked.heads.length <= FEW;
     more.textContent = all ? t("look.rank.few") : t("look.rank.all", { n: ranked.heads.length });
   }
 
+  /**
+   * @param {RankedHead} one
+   * @param {Float32Array} values
+   * @param {Word[]} others
+   * @param {Scale} scale
+   */
   function row(one, values, others, scale) {
     const layer = book.data.layers.find((each) => each.index === one.layer);
-    const name = `${layer.name}:${one.head}`;
+    const name = `${layer?.name}:${one.head}`;
     const weight = book.kind === "ratio" ? `${three(one.most)}×` : percent(one.most);
     const strip = h("canvas", { width: values.length, height: 1, "aria-hidden": "true" });
-    strip.getContext("2d").putImageData(new ImageData(scale.pixels(values), values.length, 1), 0, 0);
+    const pixels = new ImageData(scale.pixels(values), values.length, 1);
+    pen(strip).putImageData(pixels, 0, 0);
     const chosen = layer === book.layer && one.head === book.head;
     const button = h(
       "button",
       {
-        type: "button", "aria-pressed": String(chosen), "aria-label": t("look.rank.row", { head: name, word: others[one.at].text, weight }),
-        dataset: { head: name, word: others[one.at].text }, onclick: () => set({ layer: one.layer, head: one.head, ...(book.same && { dir: way === "from" ? null : "to" }) }),
+        type: "button",
+        "aria-pressed": String(chosen),
+        "aria-label": t("look.rank.row", { head: name, word: others[one.at].text, weight }),
+        dataset: { head: name, word: others[one.at].text },
+        onclick: () =>
+          set({
+            layer: one.layer, head: one.head,
+            ...(book.same && { dir: way === "from" ? null : "to" }),
+          }),
       },
-      h("span", { class: "name number" }, name), strip, h("span", { class: "most" }, others[one.at].text), h("span", { class: "weight number" }, weight),
+      h("span", { class: "name number" }, name),
+      strip,
+      h("span", { class: "most" }, others[one.at].text),
+      h("span", { class: "weight number" }, weight),
     );
     strip.addEventListener("pointermove", (event) => {
-      const at = Math.min(values.length - 1, Math.floor((event.offsetX / strip.clientWidth) * values.length));
-      if (at >= 0) tip.show(event, `${others[at].text} `, h("b", {}, Number.isNaN(values[at]) ? "–" : three(values[at])));
+      const at = Math.min(
+        values.length - 1,
+        Math.floor((event.offsetX / strip.clientWidth) * values.length),
+      );
+      if (at >= 0)
+        tip.show(
+          event,
+          `${others[at].text} `,
+          h("b", {}, Number.isNaN(values[at]) ? "–" : three(values[at])),
+        );
     });
     strip.addEventListener("pointerleave", () => tip.hide());
     return h("li", {}, button);
@@ -57,6 +107,7 @@ export function rankCard({ set, way }) {
 
   return {
     node,
+    /** @param {Book} next */
     draw(next) {
       book = next;
       draw();

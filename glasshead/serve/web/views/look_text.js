@@ -4,16 +4,69 @@ import { after, fill, h, offer } from "../dom.js";
 import { t } from "../words.js";
 import "./look_words.js";
 
+/**
+ * A word, and its tokens from `start` (included) to `stop` (not included).
+ * @typedef {{text: string, start: number, stop: number}} Word
+ *
+ * @typedef {"words" | "source_words" | "written_words"} TextName
+ *
+ * @typedef {object} Layer
+ * @property {number} index
+ * @property {string} name
+ * @property {string} module
+ * @property {string | null} part "encoder" or "decoder" of a translator
+ * @property {string} kind "self" or "cross"
+ * @property {number} heads
+ * @property {number} T queries, in tokens
+ * @property {number} S keys, in tokens
+ * @property {TextName} rows
+ * @property {TextName} cols
+ *
+ * @typedef {object} Statistic
+ * @property {Record<"en" | "zh", string>} explain
+ * @property {((number | null)[] | null)[]} values of each head, by layer
+ *
+ * @typedef {object} Role a head that stands out
+ * @property {string} role
+ * @property {Record<"en" | "zh", string>} label
+ * @property {number} layer
+ * @property {number} head
+ * @property {number} value
+ * @property {number | null} uniform what the value would be if the head looked at all alike
+ *
+ * What /api/look tells. A text that is too long has neither words nor statistics.
+ * @typedef {object} LookFields
+ * @property {string} seen
+ * @property {string} kind
+ * @property {Layer[]} layers
+ * @property {boolean} long
+ * @property {Record<string, Statistic>} statistics
+ * @property {Role[]} telling
+ *
+ * @typedef {LookFields & Record<TextName, Word[]>} LookAnswer
+ */
+
 const FRESH = { query: null, key: null, cut: null }; // what belongs to a text goes with it
 
-// `again` is called when the text that is shown is sent once more: what went wrong may not go wrong again.
+/**
+ * @param {Pick<Context, "entry" | "state" | "api"> & {again: () => void}} of
+ *   `again` is called when the text that is shown is sent once more, so that a failed request can
+ *   be repeated.
+ */
 export function textBar({ entry, state, api, again }) {
+  /** @type {{text: string}[] | null} */
   let examples = null; // once they have been told
+  /** @type {Promise<unknown> | null} */
   let asked = null;
   let last = ""; // what the field was given: anything else in it is being typed
-  const field = h("textarea", { rows: 1, "aria-label": t("look.text"), spellcheck: "false", autocomplete: "off" });
+  const field = h("textarea", {
+    rows: 1, "aria-label": t("look.text"), spellcheck: "false", autocomplete: "off",
+  });
   const typed = after(500, submit);
-  field.addEventListener("input", (event) => (grow(), event.isComposing || typed()));
+  field.addEventListener("input", (event) => {
+    grow();
+    if (!(/** @type {InputEvent} */ (event).isComposing)) typed();
+  });
   field.addEventListener("compositionstart", () => typed.cancel()); // half a word is no text yet
   field.addEventListener("compositionend", () => typed());
   field.addEventListener("keydown", (event) => {
@@ -23,7 +76,16 @@ export function textBar({ entry, state, api, again }) {
   });
   const tries = h("div", { class: "row tries" });
   const about = h("p", { class: "quiet small number", "aria-live": "polite" });
-  const form = h("form", { class: "asking", onsubmit: (event) => (event.preventDefault(), submit()) }, field, h("button", { type: "submit", class: "primary" }, t("look.go")));
+  const form = h(
+    "form",
+    {
+      class: "asking",
+      /** @param {Event} event */
+      onsubmit: (event) => (event.preventDefault(), submit()),
+    },
+    field,
+    h("button", { type: "submit", class: "primary" }, t("look.go")),
+  );
 
   function grow() {
     field.style.height = "auto";
@@ -40,18 +102,37 @@ export function textBar({ entry, state, api, again }) {
     else state.set({ text, ...FRESH }, { push: true });
   }
 
+  /** @param {Where} now */
   const shown = (now) => now.text ?? examples?.[0]?.text ?? "";
 
+  /** @param {string} text */
   function draw(text) {
     if (field.value && field.value === last) field.value = text;
     else offer(field, text);
     last = text;
     grow();
     if (!examples) return;
-    fill(tries, examples.length > 1 && h("span", { class: "quiet small" }, t("look.try")), examples.slice(0, 4).map((one) =>
-      h("button", { type: "button", class: `chip ${one.text === text ? "chosen" : ""}`, title: one.text, onclick: () => take(one.text) }, h("span", {}, brief(one.text)))));
+    fill(
+      tries,
+      examples.length > 1 && h("span", { class: "quiet small" }, t("look.try")),
+      examples
+        .slice(0, 4)
+        .map((one) =>
+          h(
+            "button",
+            {
+              type: "button",
+              class: `chip ${one.text === text ? "chosen" : ""}`,
+              title: one.text,
+              onclick: () => take(one.text),
+            },
+            h("span", {}, brief(one.text)),
+          ),
+        ),
+    );
   }
 
+  /** @param {string} text */
   function take(text) {
     typed.cancel();
     field.value = text;
@@ -60,39 +141,58 @@ export function textBar({ entry, state, api, again }) {
     if (state.address() === before) again();
   }
 
-  // Texts that begin alike are told apart by how they end.
+  /** Texts that begin alike are told apart by how they end.
+   * @param {string} text
+   */
   function brief(text) {
-    const alike = examples.some((one) => one.text !== text && one.text.slice(0, 8) === text.slice(0, 8));
+    const alike = examples?.some(
+      (one) => one.text !== text && one.text.slice(0, 8) === text.slice(0, 8),
+    );
     return alike && text.length > 20 ? `…${text.slice(-13)}` : text;
   }
 
   const fixed = entry.kind === "glass"; // what was recorded is the text
   return {
     nodes: fixed ? [about] : [form, h("div", { class: "row under" }, tries, about)],
-    // The text of this state, once it is known; shown in the field.
+    /** The text of this state, once it is known; shown in the field.
+     * @param {Where} now
+     */
     async text(now) {
       if (fixed) return "";
-      asked ??= api.get(`/api/look/examples?model=${encodeURIComponent(entry.id)}`)
+      asked ??= api
+        .get(`/api/look/examples?model=${encodeURIComponent(entry.id)}`)
         .then((found) => (examples = found.examples))
         .finally(() => examples || (asked = null)); // what failed is asked again
       if (now.text === undefined) await asked;
-      else asked.then(() => draw(shown(state.get())), () => {});
+      else
+        asked.then(
+          () => draw(shown(state.get())),
+          () => {},
+        );
       draw(shown(now));
       return shown(now);
     },
+    /** @param {string} what */
     tell: (what) => (about.textContent = what),
     end: () => (typed.cancel(), sized.disconnect()),
   };
 }
 
-export const PRONOUNS = new Set("它 他 她 它们 他们 她们 it he she they him her them er sie es ihn ihm ihr".split(" "));
+export const PRONOUNS = new Set(
+  "它 他 她 它们 他们 她们 it he she they him her them er sie es ihn ihm ihr".split(" "),
+);
 
-// Where the last pronoun stands among words, or -1.
+/** Where the last pronoun stands among words, or -1.
+ * @param {string[]} texts
+ */
 export function lastPronoun(texts) {
   return texts.findLastIndex((text) => PRONOUNS.has(text.trim().toLowerCase()));
 }
 
-// A number in the address that counts from 0, or null.
+/** A number in the address that counts from 0, or null.
+ * @param {string | undefined} text
+ * @param {number} below
+ */
 export function counted(text, below) {
   return /^\d+$/.test(text ?? "") && Number(text) < below ? Number(text) : null;
 }
@@ -101,6 +201,7 @@ export function counted(text, below) {
 export class Answers {
   constructor(most = 80) {
     this.most = most;
+    /** @type {Map<string, Promise<any>>} */
     this.known = new Map();
   }
 
@@ -108,7 +209,13 @@ export class Answers {
     this.known.clear();
   }
 
-  // A question that is given up can be asked again at once, before its end has got about.
+  /** The answer to a question, asked once. A question that is given up can be asked again at once.
+   * @template T
+   * @param {string} name
+   * @param {(signal: AbortSignal) => Promise<T>} ask
+   * @param {AbortSignal} signal
+   * @returns {Promise<T>}
+   */
   once(name, ask, signal) {
     if (!this.known.has(name)) {
       const answer = ask(signal);
@@ -116,8 +223,9 @@ export class Answers {
       this.known.set(name, answer);
       signal.addEventListener("abort", drop);
       answer.then(() => signal.removeEventListener("abort", drop), drop);
-      if (this.known.size > this.most) this.known.delete(this.known.keys().next().value);
+      const [oldest] = this.known.keys();
+      if (this.known.size > this.most) this.known.delete(oldest);
     }
-    return this.known.get(name);
+    return /** @type {Promise<T>} */ (this.known.get(name));
   }
 }

@@ -21,19 +21,24 @@ add({
     "look.log": "Log scale",
     "look.log.why": "Colours by the logarithm: faint looks become visible",
     "look.nosink": "Hide the sink",
-    "look.nosink.why": "Heads with nothing to say rest on the first word, the sink. Without it, each row sums to 1 again",
+    "look.nosink.why":
+      "Heads with nothing to say rest on the first word, the sink. " +
+      "Without it, each row sums to 1 again",
     "look.ratio": "× uniform",
     "look.ratio.why": "How many times the weight that every word would get if all got the same",
     "look.tokens": "Tokens",
     "look.tokens.why": "The tokens as the model reads them, not joined to words",
-    "look.pin.hint": "Click a word to pin it: see where every head looks from it, and who looks at it.",
+    "look.pin.hint":
+      "Click a word to pin it: see where every head looks from it, and who looks at it.",
     "look.pinned": "Pinned: {word}",
     "look.unpin": "Unpin",
     "look.word": "{word}, word {n}",
     "look.weight": "{from} → {to}: {weight}",
     "look.times": "{from} → {to}: {weight} × uniform",
     "look.nothing": "nothing to see: hidden by the mask",
-    "look.matrix.label": "Matrix of attention: a row for each word that looks, a column for each that is looked at. Arrow keys move, Enter pins.",
+    "look.matrix.label":
+      "Matrix of attention: a row for each word that looks, a column for each that is looked at. " +
+      "Arrow keys move, Enter pins.",
     "look.matrix.rows": "looking ↓",
     "look.matrix.cols": "looked at →",
     "look.heads": "All heads",
@@ -49,13 +54,16 @@ add({
     "look.telling": "Standing out",
     "look.rank.from": "Where ‘{word}’ looks",
     "look.rank.to": "Who looks at ‘{word}’",
-    "look.rank.from.hint": "Each strip is one head, the text from left to right. First the heads that look most at one other word.",
+    "look.rank.from.hint":
+      "Each strip is one head, the text from left to right. " +
+      "First the heads that look most at one other word.",
     "look.rank.to.hint": "The same, the other way round: how much each word looks at this one.",
     "look.rank.row": "Head {head}: most at {word}, {weight}",
     "look.rank.all": "All {n} heads",
     "look.rank.few": "Fewer",
     "look.cut": "Take something away",
-    "look.cut.hint": "That a head looks at a word does not yet mean the answer needs it. Take it away and see.",
+    "look.cut.hint":
+      "That a head looks at a word does not yet mean the answer needs it. Take it away and see.",
     "look.cut.head": "Silence head {head}",
     "look.cut.heads": "Silence all {n} heads of layer {layer}",
     "look.cut.edge": "Cut",
@@ -84,7 +92,9 @@ add({
     "look.cut.translation": "Whole translation",
     "look.cut.unknown": "The cut does not fit the new translation.",
     "look.long": "A text this long is for the Atlas",
-    "look.long.hint": "Here up to 400 words are shown one by one. The Atlas shows maps of any length, to pan and zoom.",
+    "look.long.hint":
+      "Here up to 400 words are shown one by one. " +
+      "The Atlas shows maps of any length, to pan and zoom.",
     "look.long.go": "Open in the Atlas",
     "look.ends.low": "≤1/16",
     "look.ends.high": "≥16",
@@ -120,7 +130,8 @@ add({
     "look.weight": "{from} → {to}：{weight}",
     "look.times": "{from} → {to}：平均的 {weight} 倍",
     "look.nothing": "被掩码遮住，看不到",
-    "look.matrix.label": "注意力矩阵：每行是一个在看的词，每列是一个被看的词。方向键移动，回车钉住。",
+    "look.matrix.label":
+      "注意力矩阵：每行是一个在看的词，每列是一个被看的词。方向键移动，回车钉住。",
     "look.matrix.rows": "在看 ↓",
     "look.matrix.cols": "被看 →",
     "look.heads": "所有的头",

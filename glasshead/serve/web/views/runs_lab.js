@@ -8,78 +8,125 @@ import { count, language, t, three } from "../words.js";
 import { chart } from "./chart.js";
 
 const HEIGHT = 360;
-const VERDICTS = { holds: "good", "holds only when": "partly", "does not hold": "bad", "cannot tell": "open" };
+/** @type {Record<string, string>} */
+const VERDICTS = {
+  holds: "good", "holds only when": "partly", "does not hold": "bad", "cannot tell": "open",
+};
 
+/** @param {HTMLElement} root */
 export function lab(root) {
   let now = "";
   let gone = false;
-  const redraw = []; // what follows the theme
-  const links = []; // of pictures
-  const figures = []; // their paths
+  /** @type {(() => void)[]} what follows the theme */
+  const redraw = [];
+  /** @type {(() => void)[]} what ends links to pictures */
+  const links = [];
+  /** @type {string[]} paths of pictures */
+  const figures = [];
 
+  /** @param {Runs} found */
   async function show(found) {
     const key = JSON.stringify([found.ladders, found.claims]);
     if (key === now) return;
     now = key;
     forget();
-    const cards = await Promise.all([...found.ladders.map(ladderCard), ...found.claims.map(claimsCard)]);
+    const cards = await Promise.all([
+      ...found.ladders.map(ladderCard),
+      ...found.claims.map(claimsCard),
+    ]);
     if (gone || key !== now) return;
     fill(root, cards);
     draw();
   }
 
+  /** @param {string} title @param {string} id */
+  const headed = (title, id) =>
+    h("header", {}, h("h2", {}, title), h("span", { class: "quiet small" }, id));
+
+  /** @param {string} id */
   async function ladderCard(id) {
     const card = h("section", { class: "card ladder" });
-    const head = h("header", {}, h("h2", {}, t("runs.ladder")), h("span", { class: "quiet small" }, id));
+    const head = headed(t("runs.ladder"), id);
     try {
+      /** @type {Ladder} */
       const told = await api.get(`/api/ladder?id=${encodeURIComponent(id)}`);
-      const drawn = h("div", { class: "run-chart" }, h("canvas", { role: "img", "aria-label": t("runs.ladder") }));
-      redraw.push(() => drawLadder(drawn, told));
-      const watch = new ResizeObserver(() => drawLadder(drawn, told));
+      const canvas = h("canvas", { role: "img", "aria-label": t("runs.ladder") });
+      const drawn = h("div", { class: "run-chart" }, canvas);
+      const again = () => drawLadder(canvas, drawn.clientWidth, told);
+      redraw.push(again);
+      const watch = new ResizeObserver(again);
       watch.observe(drawn);
       links.push(() => watch.disconnect());
       const { text } = told;
-      const about = { name: text.name, characters: count(text.characters), vocabulary: count(text.vocabulary) };
-      fill(card, head, h("p", { class: "quiet small" }, t("runs.ladder.about", about)), h("div", { class: "ladder-both" }, drawn, rungs(told)));
+      const about = {
+        name: text.name, characters: count(text.characters), vocabulary: count(text.vocabulary),
+      };
+      fill(
+        card,
+        head,
+        h("p", { class: "quiet small" }, t("runs.ladder.about", about)),
+        h("div", { class: "ladder-both" }, drawn, rungs(told)),
+      );
     } catch (error) {
       fill(card, head, problem(error, t));
     }
     return card;
   }
 
+  /** @param {string} id */
   async function claimsCard(id) {
     const card = h("section", { class: "card claims" });
-    const head = h("header", {}, h("h2", {}, t("runs.claims")), h("span", { class: "quiet small" }, id));
+    const head = headed(t("runs.claims"), id);
     try {
+      /** @type {{claims: Claim[]}} */
       const { claims } = await api.get(`/api/claims?id=${encodeURIComponent(id)}`);
-      fill(card, head, h("ol", { class: "claim-list" }, claims.map((claim) => h("li", {}, claimed(id, claim)))));
+      fill(
+        card,
+        head,
+        h("ol", { class: "claim-list" },
+          claims.map((claim) => h("li", {}, claimed(id, claim))),
+        ),
+      );
     } catch (error) {
       fill(card, head, problem(error, t));
     }
     return card;
   }
 
+  /** @param {string} id @param {Claim} claim */
   function claimed(id, claim) {
     const number = h("span", { class: "claim-number" }, claim.number);
-    if (claim.reason) return h("div", { class: "claim" }, number, h("p", { class: "quiet" }, t("runs.claim.unread", { reason: claim.reason })));
+    if (claim.reason)
+      return h("div", { class: "claim" },
+        number,
+        h("p", { class: "quiet" }, t("runs.claim.unread", { reason: claim.reason })),
+      );
     const lang = language();
     const { finding } = claim;
     const verdict = finding.verdict in VERDICTS ? t(`verdict.${finding.verdict}`) : finding.verdict;
     const title = claim.title[lang];
     const held = h("div", { class: "claim-figure" });
     figures.push(...["en", "zh"].map((one) => figure(id, claim.number, one)));
-    const notes = [claim.quick && t("runs.claim.quick"), claim.seeds.length && t("runs.claim.seeds", { n: claim.seeds.length })].filter(Boolean);
-    return h(
-      "details",
-      { class: "claim", ontoggle: (event) => event.target.open && picture(held, id, claim.number) },
-      h("summary", {}, number, h("span", { class: "claim-title" }, title || finding.words[lang]), h("span", { class: `badge ${VERDICTS[finding.verdict] ?? "open"}` }, verdict)),
+    const notes = [
+      claim.quick && t("runs.claim.quick"),
+      claim.seeds.length && t("runs.claim.seeds", { n: claim.seeds.length }),
+    ].filter(Boolean);
+    const ontoggle = () => details.open && picture(held, id, claim.number);
+    const details = h("details", { class: "claim", ontoggle },
+      h("summary", {},
+        number,
+        h("span", { class: "claim-title" }, title || finding.words[lang]),
+        h("span", { class: `badge ${VERDICTS[finding.verdict] ?? "open"}` }, verdict),
+      ),
       claim.claim[lang] ? h("p", { class: "claim-says" }, claim.claim[lang]) : null,
       title ? h("p", {}, finding.words[lang]) : null,
       notes.length ? h("p", { class: "quiet small" }, notes.join(" · ")) : null,
       held,
     );
+    return details;
   }
 
+  /** @param {HTMLElement} held @param {string} id @param {number} number */
   async function picture(held, id, number) {
     if (held.childNodes.length) return;
     try {
@@ -112,66 +159,98 @@ export function lab(root) {
   };
 }
 
-const figure = (id, number, lang) => `/api/claims/figure?id=${encodeURIComponent(id)}&number=${number}&lang=${lang}`;
+/** @param {string} id @param {number} number @param {string} lang */
+const figure = (id, number, lang) =>
+  `/api/claims/figure?id=${encodeURIComponent(id)}&number=${number}&lang=${lang}`;
 
-// From dark to light as the ladder goes up, the same ink as all other pictures.
+/** From dark to light as the ladder goes up, the same ink as all other pictures.
+ * @param {number} n
+ * @param {number} many
+ */
 function shade(n, many) {
   const ramp = palette("linear");
   const at = 3 * Math.round(90 + (150 * n) / Math.max(1, many - 1));
   return `rgb(${ramp[at]},${ramp[at + 1]},${ramp[at + 2]})`;
 }
 
-function drawLadder(root, { rungs }) {
-  if (!root.clientWidth) return;
-  const curves = rungs.map((rung, n) => ({ name: String(rung.rung), colour: shade(n, rungs.length), width: 2, points: mean(rung.climbs) }));
-  const ends = rungs.map((rung) => rung.val).filter(Number.isFinite);
-  const starts = curves.map((one) => one.points[0]?.[1]).filter(Number.isFinite);
+/** @param {HTMLCanvasElement} canvas @param {number} wide @param {Ladder} ladder */
+function drawLadder(canvas, wide, { rungs }) {
+  if (!wide) return;
+  const curves = rungs.map((rung, n) => ({
+    name: String(rung.rung), colour: shade(n, rungs.length), width: 2, points: mean(rung.climbs),
+  }));
+  const ends = rungs.map((rung) => rung.val).filter(isNumber);
+  const starts = curves.map((one) => one.points[0]?.[1]).filter(isNumber);
   // The first points lie far above what is to be compared.
   const [low, high] = [Math.min(...ends), Math.max(...ends)];
   const top = Math.min(Math.max(...starts), high + 0.5 * Math.max(0.4, high - low));
-  const painter = new CanvasPainter(root.firstChild).size(root.clientWidth, HEIGHT, colours().panel);
-  const room = { w: root.clientWidth - 26, h: HEIGHT };
-  const place = chart(painter, { ...room, series: curves, colours: colours(), labels: { x: t("runs.step"), y: t("runs.nats") }, from: low, to: top });
+  const painter = new CanvasPainter(canvas).size(wide, HEIGHT, colours().panel);
+  const room = { w: wide - 26, h: HEIGHT };
+  const place = chart(painter, {
+    ...room, series: curves, colours: colours(), labels: { x: t("runs.step"), y: t("runs.nats") },
+    from: low, to: top,
+  });
   let last = -Infinity;
-  const named = curves.filter((one) => one.points.length).map((one) => [one, place.y(one.points[one.points.length - 1][1])]);
-  for (const [one, y] of named.sort((a, b) => a[1] - b[1])) {
+  const named = curves
+    .filter((one) => one.points.length)
+    .map((one) => ({ one, y: place.y(one.points[one.points.length - 1][1]) }));
+  for (const { one, y } of named.sort((a, b) => a.y - b.y)) {
     last = Math.max(y, last + 13);
-    painter.text(room.w - 8, last, one.name, { size: 12, weight: 600, fill: one.colour, baseline: "middle" });
+    painter.text(room.w - 8, last, one.name, {
+      size: 12, weight: 600, fill: one.colour, baseline: "middle",
+    });
   }
 }
 
-// Over seeds, where they have the same steps.
+/** @param {number | null | undefined} value @returns {value is number} */
+const isNumber = (value) => Number.isFinite(value);
+
+/** Over seeds, where they have the same steps.
+ * @param {Rung["climbs"]} climbs
+ * @returns {Point[]}
+ */
 function mean(climbs) {
   const [first] = climbs;
   return (first?.curve ?? []).map((point, n) => {
-    const values = climbs.map((one) => one.curve[n]?.val).filter((value) => Number.isFinite(value));
+    const values = climbs.map((one) => one.curve[n]?.val).filter(isNumber);
     return [point.step, values.reduce((a, b) => a + b, 0) / values.length];
   });
 }
 
+/** @param {Ladder} ladder */
 function rungs({ rungs }) {
-  const best = Math.min(...rungs.map((rung) => rung.val).filter(Number.isFinite));
-  const loss = (value, sd) => (Number.isFinite(sd) ? `${three(value)} ±${three(sd)}` : three(value));
+  const best = Math.min(...rungs.map((rung) => rung.val).filter(isNumber));
+  /** @param {number | null} value @param {number | null} sd */
+  const loss = (value, sd) =>
+    Number.isFinite(sd) ? `${three(value)} ±${three(sd)}` : three(value);
   const zh = language() === "zh";
-  const heads = [["rung", 1], ["adds", 0], ["parameters", 1], ["training", 1], ["validation", 1], ["speed", 1]];
-  return h(
-    "div",
-    { class: "scroll" },
-    h(
-      "table",
-      {},
-      h("thead", {}, h("tr", {}, heads.map(([key, number]) => h("th", { scope: "col", class: number ? "number" : null }, t(`runs.${key}`))))),
-      h("tbody", {}, rungs.map((rung, n) =>
-        h(
-          "tr",
-          { class: rung.val === best ? "best" : null },
-          h("td", { class: "number" }, h("i", { class: "swatch", style: { background: shade(n, rungs.length) } }), rung.rung),
-          h("td", {}, (zh && rung.adds_zh) || rung.adds),
-          h("td", { class: "number" }, count(rung.parameters)),
-          h("td", { class: "number" }, loss(rung.train, rung.train_sd)),
-          h("td", { class: "number" }, loss(rung.val, rung.val_sd)),
-          h("td", { class: "number" }, rung.tokens_per_s === null ? "–" : count(Math.round(rung.tokens_per_s))),
-        ))),
+  const heads = ["rung", "adds", "parameters", "training", "validation", "speed"];
+  return h("div", { class: "scroll" },
+    h("table", {},
+      h("thead", {},
+        h("tr", {},
+          heads.map((key) =>
+            h("th", { scope: "col", class: key === "adds" ? null : "number" }, t(`runs.${key}`)),
+          ),
+        ),
+      ),
+      h("tbody", {},
+        rungs.map((rung, n) =>
+          h("tr", { class: rung.val === best ? "best" : null },
+            h("td", { class: "number" },
+              h("i", { class: "swatch", style: { background: shade(n, rungs.length) } }),
+              rung.rung,
+            ),
+            h("td", {}, (zh && rung.adds_zh) || rung.adds),
+            h("td", { class: "number" }, count(rung.parameters)),
+            h("td", { class: "number" }, loss(rung.train, rung.train_sd)),
+            h("td", { class: "number" }, loss(rung.val, rung.val_sd)),
+            h("td", { class: "number" },
+              rung.tokens_per_s === null ? "–" : count(Math.round(rung.tokens_per_s)),
+            ),
+          ),
+        ),
+      ),
     ),
   );
 }

@@ -36,11 +36,14 @@ add({
     "runs.differ": "Coloured settings differ from the other runs shown.",
     "runs.show": "Show {name}",
     "runs.more": "Settings and samples of {name}",
-    "runs.curve.said": "{name}: step {step}, training loss {loss}, validation loss {val}, best {best}",
+    "runs.curve.said":
+      "{name}: step {step}, training loss {loss}, validation loss {val}, best {best}",
     "runs.returned": "{name} went back to step {step}",
     "runs.damaged": "{n} lines of metrics.jsonl could not be read",
     "runs.ladder": "The ladder: what each part of a GPT is worth",
-    "runs.ladder.about": "{name}: {characters} characters, {vocabulary} distinct. Losses in nats a character; the text's last tenth validates.",
+    "runs.ladder.about":
+      "{name}: {characters} characters, {vocabulary} distinct. " +
+      "Losses in nats a character; the text's last tenth validates.",
     "runs.rung": "Rung",
     "runs.adds": "Adds",
     "runs.parameters": "Parameters",
@@ -92,7 +95,8 @@ add({
     "runs.returned": "{name} 退回到第 {step} 步",
     "runs.damaged": "metrics.jsonl 有 {n} 行读不出来",
     "runs.ladder": "阶梯：GPT 的每个部件值多少",
-    "runs.ladder.about": "{name}：{characters} 个字符，{vocabulary} 种。损失单位 nat/字符；文本最后十分之一用于验证。",
+    "runs.ladder.about":
+      "{name}：{characters} 个字符，{vocabulary} 种。损失单位 nat/字符；文本最后十分之一用于验证。",
     "runs.rung": "级",
     "runs.adds": "增加",
     "runs.parameters": "参数",

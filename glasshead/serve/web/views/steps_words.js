@@ -8,7 +8,9 @@ add({
     "steps.layer": "Layer",
     "steps.head": "Head",
     "steps.query": "The word that looks",
-    "steps.lead": "Attention, step by step, in the real numbers of one head and one word: ‘{word}’ asks with its query q, and every word answers with its key k.",
+    "steps.lead":
+      "Attention, step by step, in the real numbers of one head and one word: " +
+      "‘{word}’ asks with its query q, and every word answers with its key k.",
     "steps.scale": "Divide by √d",
     "steps.mask": "Mask",
     "steps.mask.model": "As the model",
@@ -34,7 +36,8 @@ add({
     "steps.sum": "Σ weight × v  =  what ‘{word}’ takes along",
     "steps.q": "q of ‘{word}’",
     "steps.is": "These are exactly the model's own weights.",
-    "steps.off.scale": "Without √{d} the scores are {times} times as large, and the softmax is sharper.",
+    "steps.off.scale":
+      "Without √{d} the scores are {times} times as large, and the softmax is sharper.",
     "steps.off.none": "Without the mask every word is in sight, also those to come.",
     "steps.off.causal": "With the future hidden, only words up to ‘{word}’ are left.",
     "steps.off.hot": "Temperature {t}: scores are closer together, and the look is spread wider.",
@@ -52,7 +55,8 @@ add({
     "steps.layer": "层",
     "steps.head": "头",
     "steps.query": "在看的词",
-    "steps.lead": "一步一步看注意力，用一个头、一个词的真实数字：“{word}”拿着查询 q 去问，每个词用键 k 来答。",
+    "steps.lead":
+      "一步一步看注意力，用一个头、一个词的真实数字：“{word}”拿着查询 q 去问，每个词用键 k 来答。",
     "steps.scale": "除以 √d",
     "steps.mask": "掩码",
     "steps.mask.model": "与模型相同",

@@ -1,37 +1,53 @@
 // The card below a translation: where each word looked, head by head, as lines and as a matrix.
 //
-//   const card = attentionCard();  card.show(looks, {usual, story});  card.update() after a change of the address
+//   const card = attentionCard();
+//   card.show(looks, {usual, story});
+//   card.update();    after a change of the address
 // `looks` are the layers of one candidate: {source, target, shape: [H, T, S], weights}.
 
 import { fill, h, segmented, spoken, tip } from "../dom.js";
 import { CanvasPainter } from "../paint.js";
-import { colours, Scale, theme } from "../scale.js";
+import { colours, theme } from "../scale.js";
 import * as state from "../state.js";
 import { percent, t, three } from "../words.js";
-import { drawLines, drawMatrix, linesSize, matrixSize, ranked, shown } from "./translate_draw.js";
+import {
+  drawLines, drawMatrix, linesSize, matrixSize, ranked, shown, thumbnail,
+} from "./translate_draw.js";
+import { focusedHead, index, mapOf, tellingHead } from "./translate_heads.js";
 import { pronoun } from "./translate_stories.js";
 
 const WIDE = 860; // pixels, from which lines and matrix fit side by side
-const THUMB = 84;
+
+/** @import { Box, Pin, WeightMap } from "./translate_draw.js" */
+/** @import { LayerLook } from "./translate_heads.js" */
+/** @typedef {{usual: number, story: import("./translate_stories.js").KnownStory | null}} About */
 
 export function attentionCard() {
   const node = h("div", { class: "card translate-attention", hidden: true });
+  /** @type {LayerLook[]} */
   let looks = [];
+  /** @type {About} */
   let about = { usual: 0, story: null };
-  let boxes = { lines: [], matrix: [] };
+  /** @type {{lines: Box[], matrix: Box[]}} */
+  const boxes = { lines: [], matrix: [] };
+  /** @type {Pin | null} */
   let over = null; // the word under the pointer
+  /** @type {LayerLook[] | null} */
   let built = null; // the looks that the card is of
   let drawnIn = theme();
+  /** @type {Record<string, Valued<any>>} */
   const chosen = {}; // its controls
 
   const lines = h("canvas", { tabindex: 0, role: "img", "aria-label": t("translate.lines") });
   const matrix = h("canvas", { tabindex: 0, role: "img", "aria-label": t("translate.matrix") });
   const drawn = h("div", { class: "translate-drawn" });
   const caption = h("p", { class: "quiet small" });
-  const thumbs = h("div", { class: "translate-heads", role: "group", "aria-label": t("translate.heads") });
+  const thumbs = h("div", {
+    class: "translate-heads", role: "group", "aria-label": t("translate.heads"),
+  });
   const said = spoken();
   const told = h("p", { class: "translate-told", role: "status" });
-  for (const [canvas, name] of [[lines, "lines"], [matrix, "matrix"]]) {
+  for (const [name, canvas] of /** @type {const} */ ([["lines", lines], ["matrix", matrix]])) {
     canvas.addEventListener("pointermove", (event) => point(event, name));
     canvas.addEventListener("pointerleave", () => (tip.hide(), (over = null), draw()));
     canvas.addEventListener("click", (event) => pick(event, name));
@@ -40,33 +56,36 @@ export function attentionCard() {
   const watch = new ResizeObserver(() => draw());
   watch.observe(drawn);
 
-  // What the address says, if there is such a one.
-  const named = () => ({ layer: index(state.get().layer, looks.length), head: state.get().head === "mean" ? "mean" : index(state.get().head, looks[0].shape[0]) });
+  const telling = () => tellingHead(looks, about.story);
+
+  /** What the address says, if there is such a one.
+   * @returns {{layer: number | null, head: number | "mean" | null}}
+   */
+  function named() {
+    const now = state.get();
+    return {
+      layer: index(now.layer, looks.length),
+      head: now.head === "mean" ? "mean" : index(now.head, looks[0].shape[0]),
+    };
+  }
+
   const layer = () => named().layer ?? telling()?.layer ?? about.usual;
-  const head = () => named().head ?? (named().layer === null ? telling()?.head : null) ?? focused(looks[layer()]);
 
-  // Of a story: the head in which the pronoun looks most at what it stands for.
-  function telling() {
-    const story = about.story;
-    const row = story ? pronoun(looks[0].target, story) : null;
-    if (row === null || looks[0].source[story.one.referent] !== story.one.stands_for) return null;
-    const [H, T, S] = looks[0].shape;
-    const all = looks.flatMap(({ weights }, l) => [...Array(H).keys()].map((n) => ({ layer: l, head: n, weight: weights[(n * T + row) * S + story.one.referent] })));
-    return { ...all.reduce((a, b) => (b.weight > a.weight ? b : a)), word: looks[0].target[row], referent: story.one.stands_for };
+  function head() {
+    const asked = named();
+    const story = asked.layer === null ? telling()?.head : null;
+    return asked.head ?? story ?? focusedHead(looks[layer()]);
   }
 
-  function map(l = layer(), which = head()) {
-    const { shape: [H, T, S], source, target, weights } = looks[l];
-    if (which !== "mean") return { source, target, weights: weights.subarray(which * T * S, (which + 1) * T * S) };
-    const mean = new Float32Array(T * S);
-    for (let i = 0; i < H * T * S; i++) mean[i % (T * S)] += weights[i] / H;
-    return { source, target, weights: mean };
-  }
+  const map = (l = layer(), which = head()) => mapOf(looks[l], which);
 
+  /** @returns {Pin | null} */
   function pin() {
     const [side, at] = (state.get().pin ?? "").split("-");
-    const place = ["source", "target"].includes(side) ? index(at, looks[0][side].length) : null;
-    if (place !== null) return { side, at: place };
+    if (side === "source" || side === "target") {
+      const place = index(at, looks[0][side].length);
+      if (place !== null) return { side, at: place };
+    }
     if (state.get().pin === "none") return null;
     const story = about.story;
     const own = story ? pronoun(looks[0].target, story) : null;
@@ -76,21 +95,36 @@ export function attentionCard() {
   function marks() {
     const story = about.story;
     const { source, target } = looks[0];
-    return story && source[story.one.index] === story.one.pronoun ? { source: story.one.index, target: pronoun(target, story) } : null;
+    return story && source[story.one.index] === story.one.pronoun
+      ? { source: story.one.index, target: pronoun(target, story) }
+      : null;
   }
 
   function captioned() {
     const which = head();
-    if (which === "mean") return t("translate.caption.mean", { layer: layer(), n: looks[0].shape[0] });
+    if (which === "mean")
+      return t("translate.caption.mean", { layer: layer(), n: looks[0].shape[0] });
     const asked = named();
-    const words = { layer: layer(), head: which, ...(asked.layer === null && asked.head === null ? telling() : {}) };
-    return t(words.word ? "translate.caption.telling" : asked.head === null ? "translate.caption.focused" : "translate.caption", words);
+    const words = {
+      layer: layer(),
+      head: which,
+      ...(asked.layer === null && asked.head === null ? telling() : {}),
+    };
+    return t(
+      words.word
+        ? "translate.caption.telling"
+        : asked.head === null
+          ? "translate.caption.focused"
+          : "translate.caption",
+      words,
+    );
   }
 
-  // Once for each candidate; what is chosen in it changes in place, so that the focus stays where it is.
+  // Once for each candidate. What is chosen in it changes in place, so that the focus stays where
+  // it is.
   function update() {
     if (!looks.length) return;
-    if (drawnIn !== theme()) (drawnIn = theme()), (built = null);
+    if (drawnIn !== theme()) ((drawnIn = theme()), (built = null));
     if (built !== looks) build();
     const { how = "both" } = state.get();
     chosen.layer.value = String(layer());
@@ -110,26 +144,73 @@ export function attentionCard() {
     built = looks;
     node.hidden = false;
     const [H] = looks[0].shape;
-    const count = (n) => [...Array(n).keys()].map((one) => [String(one), String(one)]);
+    /** @param {number} n @returns {Choice[]} */
+    const count = (n) => Array.from({ length: n }, (_, one) => [String(one), String(one)]);
+    /** @param {Patch} patch */
     const at = (patch) => state.set({ layer: layer(), head: head(), ...patch });
-    chosen.layer = segmented({ label: t("translate.layer"), options: count(looks.length), onchange: (n) => at({ layer: n }) });
-    chosen.head = segmented({ label: t("translate.head"), options: [...count(H), ["mean", t("translate.mean")]], onchange: (n) => at({ head: n }) });
-    chosen.how = segmented({ label: t("translate.how"), options: ["lines", "matrix", "both"].map((name) => [name, t(`translate.${name}`)]), onchange: (n) => state.set({ how: n === "both" ? null : n }) });
-    const titled = (key) => h("span", { class: "field" }, h("span", {}, t(`translate.${key}`)), chosen[key]);
-    fill(drawn, lines, h("div", { class: "translate-right" }, matrix, h("h3", {}, t("translate.heads")), thumbs));
-    fill(node, h("header", {}, h("h2", {}, t("translate.attention")), titled("layer"), titled("head"), chosen.how), caption, told, drawn, said, h("p", { class: "quiet small" }, t("translate.pin")));
-    fill(thumbs, looks.map((_, l) => h("div", { class: "row" }, h("span", { class: "quiet small number" }, l), count(H).map(([n]) => {
-      const name = t("translate.head.at", { layer: l, head: n });
-      return h("button", { type: "button", "aria-label": name, title: name, dataset: { at: `${l} ${n}` }, onclick: () => state.set({ layer: l, head: n }) }, thumb(map(l, Number(n))));
-    }))));
-  }
-
-  function thumb({ source, target, weights }) {
-    const wide = Math.max(2, Math.min(8, Math.floor(THUMB / Math.max(source.length, target.length))));
-    const canvas = h("canvas", { "aria-hidden": "true" });
-    const painter = new CanvasPainter(canvas).size(wide * source.length, wide * target.length);
-    painter.cells(0, 0, wide, wide, weights, target.length, source.length, Scale.of(weights, source.length, "linear"));
-    return canvas;
+    chosen.layer = segmented({
+      label: t("translate.layer"),
+      options: count(looks.length),
+      onchange: (n) => at({ layer: n }),
+    });
+    chosen.head = segmented({
+      label: t("translate.head"),
+      options: [...count(H), ["mean", t("translate.mean")]],
+      onchange: (n) => at({ head: n }),
+    });
+    chosen.how = segmented({
+      label: t("translate.how"),
+      options: ["lines", "matrix", "both"].map((name) => [name, t(`translate.${name}`)]),
+      onchange: (n) => state.set({ how: n === "both" ? null : n }),
+    });
+    /** @param {"layer" | "head"} key */
+    const titled = (key) =>
+      h("span", { class: "field" }, h("span", {}, t(`translate.${key}`)), chosen[key]);
+    fill(
+      drawn,
+      lines,
+      h("div", { class: "translate-right" }, matrix, h("h3", {}, t("translate.heads")), thumbs),
+    );
+    fill(
+      node,
+      h(
+        "header",
+        {},
+        h("h2", {}, t("translate.attention")),
+        titled("layer"),
+        titled("head"),
+        chosen.how,
+      ),
+      caption,
+      told,
+      drawn,
+      said,
+      h("p", { class: "quiet small" }, t("translate.pin")),
+    );
+    fill(
+      thumbs,
+      looks.map((_, l) =>
+        h(
+          "div",
+          { class: "row" },
+          h("span", { class: "quiet small number" }, l),
+          count(H).map(([n]) => {
+            const name = t("translate.head.at", { layer: l, head: n });
+            return h(
+              "button",
+              {
+                type: "button",
+                "aria-label": name,
+                title: name,
+                dataset: { at: `${l} ${n}` },
+                onclick: () => state.set({ layer: l, head: n }),
+              },
+              thumbnail(map(l, Number(n))),
+            );
+          }),
+        ),
+      ),
+    );
   }
 
   function draw() {
@@ -155,32 +236,59 @@ export function attentionCard() {
     caption.textContent = captioned();
     const at = over ?? pin();
     told.textContent = at ? sentence(one, at) : "\u00a0";
-    fill(said, h("ul", {}, one.target.map((_, row) => h("li", {}, sentence(one, { side: "target", at: row })))));
+    fill(
+      said,
+      h(
+        "ul",
+        {},
+        one.target.map((_, row) => h("li", {}, sentence(one, { side: "target", at: row }))),
+      ),
+    );
   }
 
+  /** @param {WeightMap} one @param {Pin} at */
   function sentence(one, at) {
-    const words = { word: shown(one[at.side][at.at]), list: ranked(one, at).map(({ word, weight }) => `${word} ${percent(weight)}`).join(", ") || "–" };
+    const words = {
+      word: shown(one[at.side][at.at]),
+      list:
+        ranked(one, at)
+          .map(({ word, weight }) => `${word} ${percent(weight)}`)
+          .join(", ") || "–",
+    };
     return t(at.side === "target" ? "translate.looked" : "translate.seen", words);
   }
 
+  /** @param {MouseEvent} event @param {"lines" | "matrix"} name */
   function hit(event, name) {
-    return boxes[name].find((box) => event.offsetX >= box.x && event.offsetX < box.x + box.w && event.offsetY >= box.y && event.offsetY < box.y + box.h);
+    return boxes[name].find(
+      (box) =>
+        event.offsetX >= box.x &&
+        event.offsetX < box.x + box.w &&
+        event.offsetY >= box.y &&
+        event.offsetY < box.y + box.h,
+    );
   }
 
+  /** @param {PointerEvent} event @param {"lines" | "matrix"} name */
   function point(event, name) {
     if (event.pointerType === "touch") return;
     const box = hit(event, name);
     const next = box?.side ? { side: box.side, at: box.at } : null;
     if (box && !box.side) {
       const one = map();
-      tip.show(event, `${shown(one.target[box.row])} → ${shown(one.source[box.col])}  ${three(one.weights[box.row * one.source.length + box.col])}`);
+      tip.show(
+        event,
+        `${shown(one.target[box.row])} → ${shown(one.source[box.col])}  `,
+        three(one.weights[box.row * one.source.length + box.col]),
+      );
     } else tip.hide();
-    event.target.style.cursor = box ? "pointer" : "";
+    (name === "lines" ? lines : matrix).style.cursor = box ? "pointer" : "";
     if (next?.side === over?.side && next?.at === over?.at) return;
     over = next;
     draw();
   }
 
+  /** @param {MouseEvent} event @param {"lines" | "matrix"} name */
   function pick(event, name) {
     const box = hit(event, name);
     if (!box) return state.set({ pin: "none" });
@@ -188,10 +296,13 @@ export function attentionCard() {
     state.set({ pin: state.get().pin === next ? "none" : next });
   }
 
+  /** @param {KeyboardEvent} event */
   function step(event) {
     const now = pin() ?? { side: "target", at: -1 };
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    const side = { ArrowLeft: "source", ArrowRight: "target" }[event.key];
+    /** @type {Record<string, "source" | "target">} */
+    const sides = { ArrowLeft: "source", ArrowRight: "target" };
+    const side = sides[event.key];
     if (event.key === "Escape") return state.set({ pin: "none" });
     if (!by && !side) return;
     event.preventDefault();
@@ -204,6 +315,7 @@ export function attentionCard() {
   return {
     node,
     update,
+    /** @param {LayerLook[]} next @param {About} told */
     show(next, told) {
       looks = next;
       about = told;
@@ -219,6 +331,7 @@ export function attentionCard() {
       watch.disconnect();
       tip.hide();
     },
+    /** @param {Painter} painter @param {string} title */
     picture(painter, title) {
       if (!looks.length) return null;
       const one = map();
@@ -230,20 +343,4 @@ export function attentionCard() {
       return { title, about: captioned() };
     },
   };
-}
-
-// A place among n, or null.
-export function index(value, n) {
-  const number = Number(value ?? NaN);
-  return Number.isInteger(number) && number >= 0 && number < n ? number : null;
-}
-
-// The head whose words look at one word most of all, on average.
-function focused({ shape: [H, T, S], weights }) {
-  const focus = [...Array(H).keys()].map((n) => {
-    let sum = 0;
-    for (let row = 0; row < T; row++) sum += weights.subarray((n * T + row) * S, (n * T + row + 1) * S).reduce((a, b) => Math.max(a, b), 0);
-    return sum;
-  });
-  return focus.indexOf(Math.max(...focus));
 }

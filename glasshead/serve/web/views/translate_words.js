@@ -9,7 +9,9 @@ add({
     "translate.placeholder": "A sentence in the language that this model reads",
     "translate.go": "Translate",
     "translate.stories": "One word, two meanings",
-    "translate.stories.hint": "Two stories that differ in their end alone: it decides what {pronoun} stands for, and so how it is said in the other language.",
+    "translate.stories.hint":
+      "Two stories that differ in their end alone: it decides what {pronoun} stands for, " +
+      "and so how it is said in the other language.",
     "translate.another": "Another story",
     "translate.variant": "{pronoun} = {word}",
     "translate.beam": "Beam",
@@ -18,12 +20,14 @@ add({
     "translate.best": "Best translations",
     "translate.score": "Score",
     "translate.logprob": "Log-prob.",
-    "translate.score.why": "Log-probability over a penalty for length: (5 + n)/6 to the power {alpha}",
+    "translate.score.why":
+      "Log-probability over a penalty for length: (5 + n)/6 to the power {alpha}",
     "translate.cut": "found no end, cut",
     "translate.exact": "As the story has it",
     "translate.other": "The story has it so:",
     "translate.pronoun": "{pronoun} stands for {word}; here it became “{said}”.",
-    "translate.pronoun.wrong": "{pronoun} stands for {word}, which would be “{wanted}”; here it became “{said}”.",
+    "translate.pronoun.wrong":
+      "{pronoun} stands for {word}, which would be “{wanted}”; here it became “{said}”.",
     "translate.attention": "Where each word looked while it was written",
     "translate.layer": "Layer",
     "translate.head": "Head",
@@ -33,13 +37,18 @@ add({
     "translate.matrix": "Matrix",
     "translate.both": "Both",
     "translate.caption": "Cross-attention of layer {layer}, head {head}.",
-    "translate.caption.focused": "Cross-attention of layer {layer}, head {head}: the most focused of its heads.",
-    "translate.caption.telling": "Cross-attention of layer {layer}, head {head}: of all heads the one in which “{word}” looks most at {referent}.",
-    "translate.caption.mean": "The mean of the {n} heads of layer {layer}: an average, which no head looks like by itself.",
+    "translate.caption.focused":
+      "Cross-attention of layer {layer}, head {head}: the most focused of its heads.",
+    "translate.caption.telling":
+      "Cross-attention of layer {layer}, head {head}: " +
+      "of all heads the one in which “{word}” looks most at {referent}.",
+    "translate.caption.mean":
+      "The mean of the {n} heads of layer {layer}: an average, which no head looks like by itself.",
     "translate.heads": "All heads: a row for each layer",
     "translate.head.at": "Layer {layer}, head {head}",
     "translate.part": "Part",
-    "translate.parts": "Longer than the {max} tokens that the model reads at once: translated in {n} parts.",
+    "translate.parts":
+      "Longer than the {max} tokens that the model reads at once: translated in {n} parts.",
     "translate.looked": "“{word}” looked at {list}",
     "translate.seen": "“{word}” was looked at by {list}",
     "translate.pin": "Click a word to keep its lines; arrow keys go from word to word.",
@@ -52,7 +61,8 @@ add({
     "translate.placeholder": "用这个模型能读的语言写一句话",
     "translate.go": "翻译",
     "translate.stories": "同一个字，两种意思",
-    "translate.stories.hint": "两个故事只有结尾不同：结尾决定了“{pronoun}”指谁，译文里的代词也随之改变。",
+    "translate.stories.hint":
+      "两个故事只有结尾不同：结尾决定了“{pronoun}”指谁，译文里的代词也随之改变。",
     "translate.another": "换一个故事",
     "translate.variant": "{pronoun} = {word}",
     "translate.beam": "束宽",
@@ -77,7 +87,8 @@ add({
     "translate.both": "两者",
     "translate.caption": "第 {layer} 层第 {head} 头的交叉注意力。",
     "translate.caption.focused": "第 {layer} 层第 {head} 头的交叉注意力：这一层里最集中的头。",
-    "translate.caption.telling": "第 {layer} 层第 {head} 头的交叉注意力：在所有的头里，这个头的“{word}”看{referent}看得最多。",
+    "translate.caption.telling":
+      "第 {layer} 层第 {head} 头的交叉注意力：在所有的头里，这个头的“{word}”看{referent}看得最多。",
     "translate.caption.mean": "第 {layer} 层 {n} 个头的平均：没有哪个头真的这样看。",
     "translate.heads": "所有的头：每行一层",
     "translate.head.at": "第 {layer} 层第 {head} 头",

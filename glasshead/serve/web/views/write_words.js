@@ -43,7 +43,8 @@ add({
     "write.next": "What may come next",
     "write.next.hint": "Take one, and the text goes on from there.",
     "write.instead": "Instead of “{word}”",
-    "write.instead.hint": "Take another, and the text goes on from there. What came after is dropped.",
+    "write.instead.hint":
+      "Take another, and the text goes on from there. What came after is dropped.",
     "write.was": "taken",
     "write.first": "The first token was given; nothing was looked at for it.",
     "write.end": "end of text",
@@ -51,13 +52,18 @@ add({
     "write.byte": "byte {n} of {all}",
     "write.looked": "What was looked at to write it",
     "write.looked.next": "What is looked at to write the next",
-    "write.looked.hint": "Heads, the one with the strongest look first. Choose one to see it in the text.",
+    "write.looked.hint":
+      "Heads, the one with the strongest look first. Choose one to see it in the text.",
     "write.sink": "Hide the sink",
-    "write.sink.why": "Heads with nothing to say rest on the first token, the sink. Without it, all other weights stay as they are",
+    "write.sink.why":
+      "Heads with nothing to say rest on the first token, the sink. " +
+      "Without it, all other weights stay as they are",
     "write.head.at": "layer {layer} · head {head}",
     "write.forgotten": "The model reads at most {max} tokens: what stands grey is no longer seen.",
     "write.token.said": "{word}: {bits} bits",
-    "write.empty": "Each token appears here as it is drawn. Colour tells how surprising it was to the model; click one to see what else it could have been, and what the model looked at.",
+    "write.empty":
+      "Each token appears here as it is drawn. Colour tells how surprising it was to the model; " +
+      "click one to see what else it could have been, and what the model looked at.",
   },
   zh: {
     "write.title": "写作",
@@ -113,6 +119,7 @@ add({
     "write.head.at": "第 {layer} 层 · 第 {head} 头",
     "write.forgotten": "模型最多读 {max} 个词元：灰色的部分已经看不到了。",
     "write.token.said": "{word}：{bits} 比特",
-    "write.empty": "抽出的词元会逐个出现在这里。颜色表示模型觉得有多意外；点一个词元，看看它还可能是什么，以及模型当时看着哪里。",
+    "write.empty":
+      "抽出的词元会逐个出现在这里。颜色表示模型觉得有多意外；点一个词元，看看它还可能是什么，以及模型当时看着哪里。",
   },
 });
