@@ -53,7 +53,7 @@ LONG = (
     "test_lessons.py",
 )
 # These need the same trained readers, which a process keeps.
-READERS = {f"tests/{name}" for name in LONG if name.startswith("lab/claims")}
+READERS = {f"tests/{name}" for name in LONG if name.startswith("lab/claims/test_c")}
 
 
 @pytest.hookimpl(tryfirst=True)
