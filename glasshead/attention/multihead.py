@@ -7,7 +7,6 @@
 (torch.Size([2, 7, 32]), torch.Size([2, 4, 7, 7]))
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -17,13 +16,20 @@ from torch import Tensor, nn
 from glasshead.attention.backends import check_name
 from glasshead.attention.cache import Cache, MemoryCache
 from glasshead.attention.functional import as_mask, attend
+from glasshead.attention.hooks import (
+    AttentionCall,
+    AttentionHook,
+    PendingCall,
+    hidden_by,
+    run_hooks,
+)
 from glasshead.attention.mask import Mask
 from glasshead.attention.norm import RMSNorm, rms_norm
 from glasshead.attention.position import Rotation
 from glasshead.attention.scores import PLAIN, Scoring
 from glasshead.errors import ConfigError, ShapeError
 
-__all__ = ["AttentionOutput", "Look", "MultiHeadAttention"]
+__all__ = ["AttentionOutput", "MultiHeadAttention"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,20 +39,6 @@ class AttentionOutput:
     out: Tensor  # (B, T, C)
     weights: Tensor | None = None  # (B, H, T, S), one map per head, never averaged
     lse: Tensor | None = None  # (B, H, T)
-
-
-@dataclass(frozen=True, eq=False)
-class Look:
-    """What a watcher is told of one call: exactly what the kernel got, and what it gave."""
-
-    q: Tensor  # (B, H, T, D)
-    k: Tensor  # (B, H_kv, S, D), cached ones included
-    v: Tensor  # (B, H_kv, S, D)
-    mask: Mask
-    scoring: Scoring
-    lse: Tensor  # (B, H, T)
-    context: Tensor  # (B, H, T, D)
-    cross: bool  # whether it looked at a memory
 
 
 class MultiHeadAttention(nn.Module):
@@ -67,11 +59,11 @@ class MultiHeadAttention(nn.Module):
         dropout: chance that a weight is dropped, in training only.
         backend: "auto", "explicit", "sdpa" or "flex".
 
-    `watcher`, when set, is called with a Look at each call. What it returns, if not None, takes
-    the context's place: so a head can be put out of action, or an edge of the map.
+    `hooks` see each call and may change it (`attention/hooks.py`); `observe.hooks.attached` sets
+    them for a while.
     """
 
-    watcher: Callable[[Look], Tensor | None] | None = None
+    hooks: tuple[AttentionHook, ...] = ()
 
     def __init__(
         self,
@@ -163,6 +155,8 @@ class MultiHeadAttention(nn.Module):
             weights, lse: return these too. Asking changes no bit of `out`.
         """
         self._check(x, memory, rotation is not None)
+        if any(hook.hides for hook in self.hooks):
+            mask = self._mask_with_hidden(x, memory, mask, cache)
         if memory is not None:
             q, k, v = self._cross(x, memory, cache)
         else:
@@ -180,16 +174,35 @@ class MultiHeadAttention(nn.Module):
             dropout=self.dropout if self.training else 0.0,
             backend=self.backend,
             weights=weights,
-            lse=lse or self.watcher is not None,
+            lse=lse or bool(self.hooks),
         )
         context = seen.context
-        if self.watcher is not None and seen.lse is not None:
-            rules = as_mask(mask).simplified(q.shape[2], k.shape[2])
-            look = Look(q, k, v, rules, scoring, seen.lse, context, memory is not None)
-            changed = self.watcher(look)
-            context = context if changed is None else changed
+        if self.hooks:
+            rules = as_mask(mask).simplified(q.shape[2], k.shape[2]), scoring
+            call = AttentionCall(
+                q, k, v, context, lambda: rules, cross=memory is not None,
+                rounded_scores=q.dtype.itemsize < 4, lse=seen.lse,
+            )  # fmt: skip
+            context = run_hooks(self.hooks, call)
         out = self.out(context.transpose(1, 2).flatten(2))  # (B, T, C)
         return AttentionOutput(out, seen.weights, seen.lse if lse else None)
+
+    def _mask_with_hidden(
+        self,
+        x: Tensor,
+        memory: Tensor | None,
+        mask: Mask | Tensor | None,
+        cache: Cache | None,
+    ) -> Mask:
+        """The mask without the pairs that hooks hide."""
+        T, past = x.shape[1], 0 if cache is None else cache.length
+        if memory is None:
+            pending = PendingCall(self.n_heads, T, past + T, False, past, x.device)
+        else:  # a cache of the memory does not know how many queries there were
+            first = None if past else 0
+            pending = PendingCall(self.n_heads, T, memory.shape[1], True, first, x.device)
+        hidden = hidden_by(self.hooks, pending)
+        return as_mask(mask) if hidden is None else as_mask(mask) & Mask(dense=~hidden)
 
     def prepared(self, heads: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, ready to be compared, of all their heads (B, H, T, D)."""

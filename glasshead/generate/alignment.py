@@ -9,13 +9,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glasshead.attention.multihead import Look, MultiHeadAttention
+from glasshead.attention.hooks import AttentionCall, AttentionHook
 from glasshead.attention.scores import observed
 from glasshead.errors import ConfigError
 from glasshead.generate.decode import evaluating
 from glasshead.generate.rows import Marks
 from glasshead.model.layers import CrossBlock
 from glasshead.model.transformer import Transformer
+from glasshead.observe.hooks import attached
 from glasshead.observe.words import merge, spelled, words
 from glasshead.text.tokenizer import Tokenizer
 
@@ -53,11 +54,11 @@ def align(
     # The last word is written and not read: with learned positions there may be none for it.
     target_in = [Marks.of(tokenizer, model).bos, *target[:-1]]
     device = model.head.weight.device
-    looks: list[Look] = []
-    with evaluating(list(model.modules())), _Watched(block.cross, looks):
+    kept = _Keep()
+    with evaluating(list(model.modules())), attached({block.cross: kept}):
         model(torch.tensor([source], device=device), torch.tensor([target_in], device=device))
-        [look] = looks
-        weights, _ = observed(look.q, look.k, look.mask, look.scoring, weights=True, lse=False)
+        [call] = kept.calls
+        weights, _ = observed(call.q, call.k, call.mask, call.scoring, weights=True, lse=False)
     assert weights is not None
     each = weights[0, :, : len(target)].cpu()  # (H, tokens, tokens)
     rows, cols = (words(spelled(tokenizer, ids)) for ids in (target, source))
@@ -70,15 +71,12 @@ def usual_layer(model: Transformer) -> int:
     return max(0, len(model.decoder.blocks) - 2)
 
 
-class _Watched:
-    """While it lasts, every look of an attention layer is kept."""
+class _Keep(AttentionHook):
+    """Keeps every call of one layer."""
 
-    def __init__(self, attention: MultiHeadAttention, looks: list[Look]) -> None:
-        self._attention, self._looks = attention, looks
+    def __init__(self) -> None:
+        self.calls: list[AttentionCall] = []
 
-    def __enter__(self) -> None:
-        self._before = self._attention.watcher
-        self._attention.watcher = lambda look: self._looks.append(look)
-
-    def __exit__(self, *_: object) -> None:
-        self._attention.watcher = self._before
+    def after(self, call: AttentionCall, context: Tensor) -> Tensor:
+        self.calls.append(call)
+        return context

@@ -68,8 +68,8 @@ def touched(model: nn.Module) -> bool:
 
 
 def _changed(m: nn.Module) -> bool:
-    """Watched or ablated."""
-    return "forward" in vars(m) or getattr(m, "watcher", None) is not None
+    """Whether it has hooks, or a forward of somebody else's."""
+    return "forward" in vars(m) or bool(getattr(m, "hooks", ()))
 
 
 class LeanStep:

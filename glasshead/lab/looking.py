@@ -8,21 +8,21 @@ with cut(attentions(model.encoder), queries, keys):
     model(ids)                                  # query queries[b] does not see key keys[b]
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
+from glasshead.attention.hooks import AttentionCall, AttentionHook
 from glasshead.attention.mask import Mask
-from glasshead.attention.multihead import Look, MultiHeadAttention
+from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.attention.scores import explicit, observed
 from glasshead.model.layers import CrossBlock
 from glasshead.model.transformer import Decoder, Encoder
+from glasshead.observe.hooks import attached
 
 __all__ = ["attentions", "crossings", "cut", "looking"]
-
-Watcher = Callable[[Look], Tensor | None]
 
 
 def attentions(part: Encoder | Decoder) -> list[MultiHeadAttention]:
@@ -45,14 +45,7 @@ def _attention(block: nn.Module, name: str) -> MultiHeadAttention:
 def looking(layers: Sequence[MultiHeadAttention]) -> Iterator[list[Tensor]]:
     """The exact weights of every call, in the order of the calls. Changes no bit of the output."""
     maps: list[Tensor] = []
-
-    def watch(look: Look) -> Tensor | None:
-        weights, _ = observed(look.q, look.k, look.mask, look.scoring, weights=True, lse=False)
-        assert weights is not None
-        maps.append(weights)
-        return None
-
-    with _watched(dict.fromkeys(layers, watch)):
+    with attached({layer: _Look(maps) for layer in layers}):
         yield maps
 
 
@@ -69,33 +62,36 @@ def cut(
     of the layers that were changed are kept as in `looking`.
     """
     maps: list[Tensor] = []
-    rows = torch.arange(len(queries))
-
-    def watcher(head: int | None) -> Watcher:
-        def hide(look: Look) -> Tensor:
-            B, H, T, _ = look.q.shape
-            allowed = torch.ones(B, H, T, look.k.shape[2], dtype=torch.bool)
-            which = slice(None) if head is None else slice(head, head + 1)
-            allowed[rows, which, queries, keys] = False
-            rules = look.mask & Mask(dense=allowed.to(look.q.device))
-            context, weights = explicit(look.q, look.k, look.v, rules, look.scoring, 0.0)
-            maps.append(weights)
-            return context
-
-        return hide
-
-    chosen = enumerate(layers) if only is None else [(only[0], layers[only[0]])]
-    with _watched({layer: watcher(only and only[1]) for _, layer in chosen}):
+    chosen = layers if only is None else [layers[only[0]]]
+    with attached({layer: _Cut(maps, queries, keys, only and only[1]) for layer in chosen}):
         yield maps
 
 
-@contextmanager
-def _watched(watchers: Mapping[MultiHeadAttention, Watcher]) -> Iterator[None]:
-    before = {layer: layer.watcher for layer in watchers}
-    try:
-        for layer, watcher in watchers.items():
-            layer.watcher = watcher
-        yield
-    finally:
-        for layer, earlier in before.items():
-            layer.watcher = earlier
+class _Look(AttentionHook):
+    """Adds the weights of each call to a list."""
+
+    def __init__(self, maps: list[Tensor]) -> None:
+        self.maps = maps
+
+    def after(self, call: AttentionCall, context: Tensor) -> Tensor:
+        weights, _ = observed(call.q, call.k, call.mask, call.scoring, weights=True, lse=False)
+        assert weights is not None
+        self.maps.append(weights)
+        return context
+
+
+class _Cut(AttentionHook):
+    """Replaces the context by that of the same call with one pair of each sequence hidden."""
+
+    def __init__(self, maps: list[Tensor], queries: Tensor, keys: Tensor, head: int | None) -> None:
+        self.maps, self.queries, self.keys, self.head = maps, queries, keys, head
+
+    def after(self, call: AttentionCall, context: Tensor) -> Tensor:
+        B, H, T, _ = call.q.shape
+        allowed = torch.ones(B, H, T, call.k.shape[2], dtype=torch.bool)
+        heads = slice(None) if self.head is None else slice(self.head, self.head + 1)
+        allowed[torch.arange(len(self.queries)), heads, self.queries, self.keys] = False
+        mask = call.mask & Mask(dense=allowed.to(call.q.device))
+        context, weights = explicit(call.q, call.k, call.v, mask, call.scoring, 0.0)
+        self.maps.append(weights)
+        return context

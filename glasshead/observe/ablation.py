@@ -11,21 +11,26 @@ of a silenced head is still recorded: it looks, but is not heard.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
+from glasshead.attention.hooks import AttentionCall, AttentionHook, Layer, PendingCall
+from glasshead.attention.mask import Mask
+from glasshead.attention.multihead import MultiHeadAttention
+from glasshead.attention.scores import per_group
 from glasshead.errors import AblationError, ConfigError, InputError, did_you_mean
-from glasshead.observe.intervention import Call, Change, intervening
+from glasshead.observe.hooks import attached
 from glasshead.observe.layers import choose, find
-from glasshead.observe.record import Layer
+from glasshead.observe.record import exact, masked_scores
 
-__all__ = ["Edge", "ablating"]
+__all__ = ["ChangeHook", "Edge", "ablating", "changing"]
 
 MODES = ("zero", "mean")
+BAND = 2**22  # weights that are computed at a time
 
 
 @dataclass(frozen=True)
@@ -87,14 +92,13 @@ def ablating(
         for index in choose(layers, None if edge.layer is None else [edge.layer]):
             hidden[index].append(edge)
     changes = {
-        index: _Ablation(silent[index], hidden[index], mode, renormalise)
-        for index in sorted({*silent, *hidden})
+        layer.index: _Ablation(
+            layer, module, silent[layer.index], hidden[layer.index], mode, renormalise
+        )
+        for layer, module in found
+        if silent[layer.index] or hidden[layer.index]
     }
-    for layer, module in found:
-        n_heads = getattr(module, "n_heads", None)  # theirs is known when it runs
-        if layer.index in changes and isinstance(n_heads, int):
-            changes[layer.index].check_heads(layer, n_heads)
-    with intervening(found, changes):
+    with changing(found, changes):
         yield
     met = [edge for change in changes.values() for edge in change.met]
     for edge in wanted_edges:
@@ -106,25 +110,98 @@ def ablating(
             )
 
 
-class _Ablation(Change):
-    """What is taken from one layer."""
+class ChangeHook(AttentionHook):
+    """A hook that changes what a layer computes, and counts the calls it saw."""
 
-    def __init__(self, heads: list[int], edges: list[Edge], mode: str, renormalise: bool) -> None:
-        self.heads, self.edges = heads, edges
+    calls = 0
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer: Layer = layer
+
+    def after(self, call: AttentionCall, context: Tensor) -> Tensor:
+        self.calls += 1
+        H = call.q.shape[1]
+        if context.dim() != 4 or context.shape[1] != H:
+            raise AblationError(
+                f"layer {self.layer.index} ({self.layer.name}) gives a context of "
+                f"{tuple(context.transpose(1, 2).shape)}, not one vector for each of {H} heads",
+                hint="choose other layers",
+            )
+        return context
+
+
+@contextmanager
+def changing(
+    found: list[tuple[Layer, nn.Module]], hooks: Mapping[int, ChangeHook]
+) -> Iterator[None]:
+    """Attach hooks, by layer index, to these of the layers that `layers.find` found.
+
+    Raises at the end if one of the layers did not run: then nothing was changed in it.
+    """
+    with attached({module: hooks[layer.index] for layer, module in found if layer.index in hooks}):
+        yield
+    for layer, _ in found:
+        if layer.index in hooks and not hooks[layer.index].calls:
+            raise AblationError(
+                f"layer {layer.index} ({layer.name}) did not run, so nothing was changed in it",
+                hint="call the model inside the `with`; if it was called, it goes around the layer",
+            )
+
+
+class _Ablation(ChangeHook):
+    """Takes heads and edges from one layer."""
+
+    def __init__(
+        self,
+        layer: Layer,
+        module: nn.Module,
+        heads: list[int],
+        edges: list[Edge],
+        mode: str,
+        renormalise: bool,
+    ) -> None:
+        super().__init__(layer)
+        self.module, self.heads, self.edges = module, heads, edges
         self.mode, self.renormalise = mode, renormalise
+        self.hides = True  # also checks the heads before the layer runs
         self.met: list[Edge] = []
         self.longest = 0
+        self._hidden: Tensor | None = None  # after the softmax, of the call that runs
+        n_heads = getattr(module, "n_heads", None)  # transformers' is known when it runs
+        if isinstance(n_heads, int):
+            self._check_heads(n_heads)
+        if edges and not renormalise and not isinstance(module, MultiHeadAttention):
+            raise AblationError(
+                f"edges of layer {layer.index} ({layer.name}) cannot be hidden: weights cannot be "
+                "set to 0 after its softmax",
+                hint="hide them before: renormalise=True",
+            )
 
-    def check_heads(self, layer: Layer, n_heads: int) -> None:
+    def _check_heads(self, n_heads: int) -> None:
         for head in (*self.heads, *(e.head for e in self.edges if e.head is not None)):
             if not -n_heads <= head < n_heads:
                 raise InputError(
-                    f"layer {layer.index} ({layer.name}) has no head {head}",
+                    f"layer {self.layer.index} ({self.layer.name}) has no head {head}",
                     hint=f"there are {n_heads}, counted from 0",
                 )
 
-    def hidden(self, call: Call) -> Tensor | None:
-        self.check_heads(call.layer, call.H)
+    def hidden(self, call: PendingCall) -> Tensor | None:
+        self._check_heads(call.H)
+        self._hidden = None
+        cells = self._cells(call)
+        if cells is None or self.renormalise:
+            return cells
+        assert isinstance(self.module, MultiHeadAttention)
+        if self.module.training and self.module.dropout:
+            raise AblationError(
+                f"layer {self.layer.index} drops weights at random (dropout {self.module.dropout})",
+                hint="call model.eval(), or hide edges with renormalise=True",
+            )
+        self._hidden = cells
+        return None
+
+    def _cells(self, call: PendingCall) -> Tensor | None:
+        """True at the pairs that the edges mean."""
         if not self.edges:
             return None
         self.longest = max(self.longest, call.S)
@@ -133,19 +210,44 @@ class _Ablation(Change):
         T = 1 if all(edge.query is None for edge in self.edges) else call.T
         cells = torch.zeros(H, T, call.S, dtype=torch.bool, device=call.device)
         for edge in self.edges:
-            rows, cols = _rows(edge, call), _positions(edge.key, call.S)
+            rows, cols = _rows(edge, call, self.layer), _positions(edge.key, call.S)
             if rows.numel() and cols.numel():
                 self.met.append(edge)
                 of_heads = cells if edge.head is None else cells[edge.head][None]
                 of_heads[:, rows[:T, None], cols] = True
         return cells
 
-    def context(self, context: Tensor, real: Callable[[], Tensor | None]) -> Tensor:
+    def edit(self, call: AttentionCall) -> AttentionCall:
+        return call if self._hidden is None else _without(call, self._hidden)
+
+    def after(self, call: AttentionCall, context: Tensor) -> Tensor:
+        context = super().after(call, context)
         if not self.heads:
             return context
         gone = torch.zeros(context.shape[1], 1, 1, dtype=torch.bool, device=context.device)
         gone[self.heads] = True
-        return torch.where(gone, 0 if self.mode == "zero" else _mean(context, real()), context)
+        instead = 0 if self.mode == "zero" else _mean(context, call.real_queries())
+        return torch.where(gone, instead, context)
+
+
+def _without(call: AttentionCall, hidden: Tensor) -> AttentionCall:
+    """The same call with some weights set to 0, the others as they were."""
+    (B, H, T, _), S = call.q.shape, call.k.shape[2]
+    assert call.lse is not None
+    mask, scoring = call.mask & Mask(dense=~hidden), call.scoring
+    touched = hidden.any(-1, keepdim=True).expand(-1, T, -1)  # (H | 1, T, 1)
+    step = max(1, BAND // max(1, B * H * S))
+    bands = []
+    for start in range(0, T, step):
+        rows = slice(start, min(start + step, T))
+        s = masked_scores(call.q, call.k, mask, scoring, rows, slice(0, S))
+        lse = call.lse[:, :, rows, None]
+        # An empty row has nothing but -inf, whatever is taken from it.
+        weights = (s - lse.masked_fill(lse == -torch.inf, 0)).exp()
+        context = per_group(weights, exact(call.v)).to(call.context.dtype)
+        bands.append(torch.where(touched[:, rows], context, call.context[:, :, rows]))
+    context = torch.cat(bands, 2) if bands else call.context
+    return replace(call, describe=lambda: (mask, scoring), context=context)
 
 
 def _mean(context: Tensor, real: Tensor | None) -> Tensor:
@@ -162,11 +264,11 @@ def _mean(context: Tensor, real: Tensor | None) -> Tensor:
     return ((context * counts).sum(dim=(0, 2)) / counts.sum().clamp(min=1))[:, None]
 
 
-def _rows(edge: Edge, call: Call) -> Tensor:
+def _rows(edge: Edge, call: PendingCall, layer: Layer) -> Tensor:
     """The rows of this call that an edge means."""
     if call.first is None and (edge.query is not None or not call.cross):
         raise AblationError(
-            f"{edge} cannot be found in layer {call.layer.index} ({call.layer.name}): with a cache "
+            f"{edge} cannot be found in layer {layer.index} ({layer.name}): with a cache "
             "it is not known which positions its queries have",
             hint="give the whole text at once, without a cache"
             + ("; or leave query out" if call.cross else ""),

@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from glasshead.attention.hooks import Layer
 from glasshead.errors import InputError, RecordingError
 from glasshead.observe.pooling import Cells, Overview, overview, pooled, summed
-from glasshead.observe.record import Layer, Record
+from glasshead.observe.record import Record
 from glasshead.observe.showing import shown
 from glasshead.observe.statistics import HeadStatistics, cell_side
 

@@ -17,11 +17,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from glasshead.attention.hooks import Layer
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring
 from glasshead.errors import GlassheadError, InputError, near_file
 from glasshead.observe.atlas import Atlas
-from glasshead.observe.record import Layer, Record, Span
+from glasshead.observe.record import Record, Span
 from glasshead.observe.statistics import HeadStatistics
 
 __all__ = ["VERSION", "read", "write"]

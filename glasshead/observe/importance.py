@@ -20,11 +20,10 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor, nn
 
+from glasshead.attention.hooks import AttentionCall, Layer
 from glasshead.errors import InputError
-from glasshead.observe.ablation import ablating
-from glasshead.observe.intervention import Call, Change, intervening
+from glasshead.observe.ablation import ChangeHook, ablating, changing
 from glasshead.observe.layers import choose, find
-from glasshead.observe.record import Layer
 
 __all__ = ["head_ablations", "head_gradients"]
 
@@ -42,8 +41,8 @@ def head_gradients(
     is the mean over sequences, as in the paper. Parameters get no gradients.
     """
     found, wanted = _found(model, layers)
-    gates = {layer.index: _Gate() for layer in wanted}
-    with torch.enable_grad(), intervening(found, gates):
+    gates = {layer.index: _Gate(layer) for layer in wanted}
+    with torch.enable_grad(), changing(found, gates):
         value = loss()
     if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
         raise InputError(
@@ -70,9 +69,9 @@ def head_ablations(
 ) -> dict[str, Tensor]:
     """Loss without each head minus loss with all, {layer's name: (H,)}; modes as in `ablating`."""
     found, wanted = _found(model, layers)
-    counts = {layer.index: _Count() for layer in wanted}
+    counts = {layer.index: _Count(layer) for layer in wanted}
     with torch.no_grad():
-        with intervening(found, counts):
+        with changing(found, counts):
             whole = float(loss())
         changes = {}
         for layer in wanted:
@@ -84,23 +83,28 @@ def head_ablations(
     return changes
 
 
-class _Gate(Change):
+class _Gate(ChangeHook):
     """Multiplies each head of each sequence with a 1 that has a gradient."""
 
-    def __init__(self) -> None:
+    def __init__(self, layer: Layer) -> None:
+        super().__init__(layer)
         self.factors: list[Tensor] = []
 
-    def context(self, context: Tensor, real: Callable[[], Tensor | None]) -> Tensor:
+    def after(self, call: AttentionCall, context: Tensor) -> Tensor:
+        context = super().after(call, context)
         ones = torch.ones(context.shape[:2], device=context.device, requires_grad=True)  # (B, H)
         self.factors.append(ones)
         return context * ones[:, :, None, None].to(context.dtype)
 
 
-class _Count(Change):
+class _Count(ChangeHook):
+    """Counts the heads of a layer."""
+
     n_heads = 0
 
-    def hidden(self, call: Call) -> None:
-        self.n_heads = call.H
+    def after(self, call: AttentionCall, context: Tensor) -> Tensor:
+        self.n_heads = call.q.shape[1]
+        return super().after(call, context)
 
 
 def _found(

@@ -5,9 +5,9 @@ from typing import Any
 
 from torch import nn
 
+from glasshead.attention.hooks import Layer
 from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.errors import ConfigError, RecordingError, did_you_mean
-from glasshead.observe.record import Layer
 
 __all__ = ["choose", "find"]
 

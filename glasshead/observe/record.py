@@ -17,27 +17,18 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from glasshead.attention.hooks import Layer
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring, scores
 from glasshead.errors import RecordingError
 from glasshead.observe.statistics import HeadStatistics, observe
 
 __all__ = [
-    "Growing", "Layer", "Record", "Room", "Span", "common", "masked_scores", "of_head", "of_one",
+    "Growing", "Record", "Room", "Span", "common", "masked_scores", "of_head", "of_one",
     "shifted",
 ]  # fmt: skip
 
 Parts = TypeVar("Parts", Mask, Scoring, HeadStatistics)
-
-
-@dataclass(frozen=True)
-class Layer:
-    """Where a layer of attention stands in its model."""
-
-    index: int  # among all layers of attention, in the order of the modules
-    name: str  # of the module, such as "decoder.blocks.1.cross"
-    kind: str  # "self" or "cross"
-    part: str | None = None  # "encoder" or "decoder", where the model has such parts
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,13 +10,13 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from glasshead.attention.hooks import AttentionCall, Layer
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring, observed
 from glasshead.errors import RecordingError
 from glasshead.observe.atlas import Atlas
 from glasshead.observe.record import (
     Growing,
-    Layer,
     Record,
     Room,
     Span,
@@ -42,26 +42,14 @@ class Recorder:
         self._copies: list[tuple[Tensor, Tensor]] = []
 
     @torch.no_grad()
-    def take(
-        self,
-        index: int,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        mask: Mask,
-        scoring: Scoring,
-        context: Tensor,
-        *,
-        lse: Tensor | None = None,
-        cross: bool | None = None,
-        rounded_scores: bool = False,
-    ) -> None:
-        """One call. `rounded_scores`: the kernel keeps scores in q's dtype, not in float32."""
-        q, k, v, context = q.detach(), k.detach(), v.detach(), context.detach()
-        layer = self._layer(index, cross)
+    def take(self, index: int, call: AttentionCall) -> None:
+        """Check one call of layer `index` and add it to the layer's record."""
+        q, k, v, context = (x.detach() for x in (call.q, call.k, call.v, call.context))
+        mask, scoring, lse = call.mask, call.scoring, call.lse
+        layer = self._layer(index, call.cross)
         mask = mask.simplified(q.shape[2], k.shape[2])
         with torch.autocast(q.device.type, enabled=False):
-            check(layer, q, k, v, mask, scoring, context, lse, rounded_scores)
+            check(layer, q, k, v, mask, scoring, context, lse, call.rounded_scores)
             record = self._record(layer, q, k, mask, scoring)
             if lse is None and self.keep != "statistics":
                 lse = observed(q, k, mask, scoring, weights=False, lse=True)[1]
@@ -71,9 +59,9 @@ class Recorder:
                 self._append(record, q, k, lse.detach())
         self.calls += 1
 
-    def _layer(self, index: int, cross: bool | None) -> Layer:
+    def _layer(self, index: int, cross: bool) -> Layer:
         layer = self.seen.layer(index)
-        kind = layer.kind if cross is None else ("cross" if cross else "self")
+        kind = "cross" if cross else "self"
         if kind != layer.kind:
             layer = replace(layer, kind=kind)
             self.seen.rename(layer)

@@ -6,27 +6,29 @@
 
 The model runs on its own kernels. What they were given is caught: queries and keys after rotary
 and norms, the mask, the scale, cap and biases of the scores. From these every weight follows
-exactly. Models of ours are watched by their attention's `watcher`, models of the `transformers`
-library through its attention interface (`transformers_models.py`).
+exactly (`attention/hooks.py` for our models, `observe/transformers_hooks.py` for those of the
+`transformers` library).
 
 Each call is checked on the spot: for a few rows exp(scores - lse) @ v must be the context that
 came out. What does not pass is refused; nothing is shown that may be wrong.
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from glasshead.attention.multihead import Look, MultiHeadAttention
+from glasshead.attention.hooks import AttentionCall, AttentionHook, Layer
+from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.errors import ConfigError, RecordingError, did_you_mean
 from glasshead.observe.atlas import Atlas
+from glasshead.observe.hooks import attached
 from glasshead.observe.layers import choose, find
 from glasshead.observe.record import Room
 from glasshead.observe.recorder import Recorder
+from glasshead.observe.transformers_hooks import check_kernel
 
 __all__ = ["observing"]
 
@@ -76,19 +78,11 @@ def observing(
         top_k=top_k,
     )
     recorder = Recorder(seen, keep, Room(in_memory, folder))
-    with ExitStack() as hooks:
-        theirs: dict[nn.Module, int] = {}
-        for layer, module in found:
-            if layer.index not in wanted:
-                continue
-            if isinstance(module, MultiHeadAttention):
-                hooks.enter_context(_watching(module, layer.index, recorder))
-            else:
-                theirs[module] = layer.index
-        if theirs:
-            from glasshead.observe.transformers_models import listening
-
-            hooks.enter_context(listening(theirs, recorder))
+    hooks: dict[nn.Module, AttentionHook] = {}
+    for layer, module in found:
+        if layer.index in wanted:
+            hooks[module] = _RecordHook(layer, module, recorder)
+    with attached(hooks):
         yield seen
     recorder.together.measure()
     if recorder.calls == 0:
@@ -99,36 +93,23 @@ def observing(
         )
 
 
-class _Watcher:
-    """What an attention of ours calls. An object and not a function: torch.compile's guards see
-    an object come and go, so no compiled code outlives the watching."""
+class _RecordHook(AttentionHook):
+    """Gives each call of one layer to the recorder."""
 
-    def __init__(self, module: MultiHeadAttention, index: int, recorder: Recorder) -> None:
-        self.module, self.index, self.recorder = module, index, recorder
-        self.before = module.watcher
+    def __init__(self, layer: Layer, module: nn.Module, recorder: Recorder) -> None:
+        self.layer, self.module, self.recorder = layer, module, recorder
+        config = getattr(module, "config", None)
+        if not isinstance(module, MultiHeadAttention):
+            kernel = getattr(config, "_attn_implementation", "")
+            check_kernel(f"layer {layer.index} ({layer.name})", kernel)
 
-    def __call__(self, look: Look) -> Tensor | None:
-        self._take(look)
-        return None if self.before is None else self.before(look)
-
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def _take(self, look: Look) -> None:
-        if self.module.training and self.module.dropout:
+    def after(self, call: AttentionCall, context: Tensor) -> Tensor:
+        assert self.layer is not None
+        dropout = self.module.dropout if isinstance(self.module, MultiHeadAttention) else 0
+        if self.module.training and dropout:
             raise RecordingError(
-                f"layer {self.index} drops weights at random (dropout {self.module.dropout})",
+                f"layer {self.layer.index} drops weights at random (dropout {dropout})",
                 hint="call model.eval() before observing it",
             )
-        self.recorder.take(
-            self.index, look.q, look.k, look.v, look.mask, look.scoring, look.context,
-            lse=look.lse, cross=look.cross, rounded_scores=look.q.dtype.itemsize < 4,
-        )  # fmt: skip
-
-
-@contextmanager
-def _watching(module: MultiHeadAttention, index: int, recorder: Recorder) -> Iterator[None]:
-    before = module.watcher
-    module.watcher = _Watcher(module, index, recorder)
-    try:
-        yield
-    finally:
-        module.watcher = before
+        self.recorder.take(self.layer.index, call)
+        return context

@@ -16,9 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from glasshead.attention.hooks import Layer
 from glasshead.errors import ConfigError, InputError
 from glasshead.observe.atlas import Atlas
-from glasshead.observe.record import Layer, Record
+from glasshead.observe.record import Record
 
 __all__ = ["rollout"]
 

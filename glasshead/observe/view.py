@@ -16,9 +16,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from glasshead.attention.hooks import Layer
 from glasshead.errors import ConfigError, InputError, did_you_mean
 from glasshead.observe.atlas import Atlas
-from glasshead.observe.record import Layer
 from glasshead.observe.words import Token, Word, find, merge, visible, words
 
 __all__ = ["LONG", "Head", "Map", "Statistics", "View", "ViewConfig"]

@@ -5,17 +5,17 @@ GET /api/seen/{seen}/steps?layer&head&query
 What the page computes from it must give the weights that the server gives: they are in the answer.
 """
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from typing import Annotated, Any
 
 import torch
 from fastapi import APIRouter, Query, Request
 from torch import Tensor, nn
 
-from glasshead.attention.multihead import Look, MultiHeadAttention
+from glasshead.attention.hooks import AttentionCall, AttentionHook, Layer
+from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.errors import InputError
 from glasshead.observe.atlas import Atlas
+from glasshead.observe.hooks import attached
 from glasshead.observe.layers import find
 from glasshead.observe.subject import RecordConfig
 from glasshead.observe.view import View, ViewConfig
@@ -108,11 +108,11 @@ def _of(x: Tensor, head: int, S: int) -> Tensor:
 
 def values_of(subject: Any, text: str, layer: int, head: int, cancel: Cancel) -> Tensor:
     """(S, D) the values that a head mixes. They are not kept: the text is read once more."""
-    caught: list[Tensor] = []
-    [(_, module)] = [one for one in find(subject.model, partly=True) if one[0].index == layer]
-    with _catching(module, layer, caught):
+    [(found, module)] = [one for one in find(subject.model, partly=True) if one[0].index == layer]
+    values = _KeepValues(found)
+    with attached({module: values}):
         subject.record(text, RecordConfig(layers=(layer,), progress=cancel))
-    v = caught[-1]  # a translator's calls before the last one are of its search
+    v = values.kept[-1]  # a translator's calls before the last one are of its search
     group = _heads(module, v) // v.shape[1]
     return v[0, head // group].double().cpu()
 
@@ -123,30 +123,13 @@ def _heads(module: nn.Module, v: Tensor) -> int:
     return v.shape[1] * int(getattr(module, "num_key_value_groups", 1))
 
 
-@contextmanager
-def _catching(module: nn.Module, layer: int, caught: list[Tensor]) -> Iterator[None]:
-    with ExitStack() as stack:
-        if isinstance(module, MultiHeadAttention):
-            before = module.watcher
+class _KeepValues(AttentionHook):
+    """Keeps the values of each call of one layer."""
 
-            def watch(look: Look) -> Tensor | None:
-                caught.append(look.v.detach())
-                return None if before is None else before(look)
+    def __init__(self, layer: Layer) -> None:
+        self.layer = layer
+        self.kept: list[Tensor] = []
 
-            module.watcher = watch
-            stack.callback(setattr, module, "watcher", before)
-        else:
-            from glasshead.observe.transformers_models import listening
-
-            stack.enter_context(listening({module: layer}, _Ear(caught)))  # type: ignore[arg-type]
-        yield
-
-
-class _Ear:
-    """Hears what a recorder is told, and keeps the values."""
-
-    def __init__(self, caught: list[Tensor]) -> None:
-        self.caught = caught
-
-    def take(self, index: int, q: Tensor, k: Tensor, v: Tensor, *_: Any, **__: Any) -> None:
-        self.caught.append(v.detach())
+    def after(self, call: AttentionCall, context: Tensor) -> Tensor:
+        self.kept.append(call.v.detach())
+        return context

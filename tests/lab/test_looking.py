@@ -31,7 +31,7 @@ def test_looking_changes_no_bit_and_gives_weights_that_sum_to_one(model, ids):
     assert [tuple(weights.shape) for weights in maps] == [(B, H, S, S)] * L
     torch.testing.assert_close(maps[1].sum(-1), torch.ones(B, H, S))
     assert maps[0][1, :, :, 7:].sum() == 0
-    assert all(layer.watcher is None for layer in attentions(model.encoder))
+    assert all(layer.hooks == () for layer in attentions(model.encoder))
 
 
 @torch.no_grad()
@@ -73,7 +73,7 @@ def test_what_is_watched_is_put_back_even_after_an_error(model, ids):
         cut(attentions(model.encoder), torch.zeros(B), torch.zeros(B)),
     ):
         raise ZeroDivisionError
-    assert all(layer.watcher is None for layer in attentions(model.encoder))
+    assert all(layer.hooks == () for layer in attentions(model.encoder))
 
 
 @torch.no_grad()

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from glasshead.attention.multihead import Look, MultiHeadAttention
+from glasshead.attention.hooks import AttentionCall
+from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.attention.scores import observed
 from glasshead.errors import ConfigError, ShapeError
 from glasshead.model.transformer import (
@@ -18,6 +19,8 @@ from glasshead.model.transformer import (
     Transformer,
     TransformerConfig,
 )
+from glasshead.observe.hooks import attached
+from tests.attention.hooks import Keep, Replace
 
 V, C, H, F = 47, 20, 5, 31
 TINY = TransformerConfig(
@@ -217,36 +220,34 @@ def test_an_encoder_stands_alone_and_sees_both_ways() -> None:
     assert ((encoder(other) - base).abs().amax(-1) > 1e-9).all()
 
 
-def test_a_watcher_sees_exactly_what_the_kernel_got() -> None:
+def test_a_hook_sees_exactly_what_the_kernel_got() -> None:
     model = new()
     source, target = some_ids(2, 11), some_ids(2, 7)
     source[1, 9:] = 0
-    plain, looks = model(source, target), []
+    plain, calls = model(source, target), []
     modules = [m for m in model.modules() if isinstance(m, MultiHeadAttention)]
-    for module in modules:
-        module.watcher = looks.append  # gives None: nothing is changed
-    assert torch.equal(model(source, target), plain)
-    assert [look.cross for look in looks] == [False] * 2 + [False, True] * 3
-    for look in looks:
-        weights, _ = observed(look.q, look.k, look.mask, look.scoring, weights=True, lse=False)
-        context = weights @ look.v
-        torch.testing.assert_close(context, look.context)
+    with attached({module: Keep(calls) for module in modules}):
+        assert torch.equal(model(source, target), plain)
+    assert [call.cross for call in calls] == [False] * 2 + [False, True] * 3
+    for call in calls:
+        weights, _ = observed(call.q, call.k, call.mask, call.scoring, weights=True, lse=False)
+        context = weights @ call.v
+        torch.testing.assert_close(context, call.context)
         torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights.sum(-1)))
 
 
-def test_a_watcher_can_change_the_context() -> None:
+def test_a_hook_can_change_the_context() -> None:
     model = new()
     source, target = some_ids(2, 11), some_ids(2, 7)
     plain = model(source, target)
 
-    def silence_head_2(look: Look) -> torch.Tensor:
-        return look.context.index_fill(1, torch.tensor([2]), 0.0)
+    def silence_head_2(call: AttentionCall) -> torch.Tensor:
+        return call.context.index_fill(1, torch.tensor([2]), 0.0)
 
     cross = model.decoder.blocks[1].cross
-    cross.watcher = silence_head_2
-    changed = model(source, target)
+    with attached({cross: Replace(silence_head_2)}):
+        changed = model(source, target)
     assert not torch.allclose(changed, plain)
-    cross.watcher = None
     with torch.no_grad():  # the same by hand: the head's columns of the projection out
         cross.out.weight[:, 2 * 4 : 3 * 4] = 0
     torch.testing.assert_close(model(source, target), changed)

@@ -16,7 +16,9 @@ from glasshead.errors import AblationError, ConfigError, InputError, RecordingEr
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.transformer import Reader, Transformer, TransformerConfig
 from glasshead.observe.ablation import Edge, ablating
+from glasshead.observe.hooks import attached
 from glasshead.observe.recording import observing
+from tests.attention.hooks import Keep, Replace
 
 V, PAD, T = 31, 0, 11
 
@@ -68,20 +70,17 @@ def attentions(model):
 
 
 def looks(model, inputs):
-    """What each layer's kernel was given, caught by watchers of our own."""
-    caught = {}
-    for i, module in enumerate(attentions(model)):
-        module.watcher = lambda look, i=i: caught.__setitem__(i, look)
-    model(*inputs)
-    for module in attentions(model):
-        module.watcher = None
-    return caught
+    """What each layer's kernel was given and gave, at its last call."""
+    hooks = {module: Keep([]) for module in attentions(model)}
+    with attached(hooks):
+        model(*inputs)
+    return [hook.calls[-1] for hook in hooks.values()]
 
 
 def traces(model):
     """Everything that an ablation might leave on a model."""
     return [
-        (vars(m).get("forward"), m.watcher, len(m._forward_hooks), len(m._forward_pre_hooks))
+        (vars(m).get("forward"), m.hooks, len(m._forward_hooks), len(m._forward_pre_hooks))
         for m in attentions(model)
     ]
 
@@ -232,19 +231,18 @@ def test_the_model_is_as_it_was_afterwards_also_after_an_exception(model_and_inp
     with ablating(model, **cut):
         assert not torch.allclose(model(*inputs), expected)
     assert traces(model) == before
-    # One that is raised while a layer is running, by somebody who watches it.
-    watched = attentions(model)[1]
-    watched.watcher = failing
-    with pytest.raises(InputError, match="a watcher that fails"), ablating(model, **cut):
-        model(*inputs)
-    assert watched.watcher is failing
-    watched.watcher = None
+    # One that is raised while a layer is running, by another hook.
+    module, hook = attentions(model)[1], Replace(failing)
+    with attached({module: hook}):
+        with pytest.raises(InputError, match="a hook that fails"), ablating(model, **cut):
+            model(*inputs)
+        assert module.hooks == (hook,)
     assert traces(model) == before
     assert torch.equal(model(*inputs), expected)
 
 
-def failing(look):
-    raise InputError("a watcher that fails")
+def failing(call):
+    raise InputError("a hook that fails")
 
 
 @pytest.mark.parametrize("renormalise", [True, False])

@@ -14,6 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from glasshead.attention.hooks import Layer
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring, observed
 from glasshead.errors import ConfigError, InputError, RecordingError
@@ -21,7 +22,7 @@ from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.observe import atlas as atlas_module
 from glasshead.observe import pooling, statistics
 from glasshead.observe.atlas import Atlas, open_glass
-from glasshead.observe.record import Layer, Record, Span
+from glasshead.observe.record import Record, Span
 from glasshead.observe.recording import observing
 
 B, H, T, S = 2, 3, 43, 47

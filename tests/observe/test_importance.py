@@ -5,8 +5,10 @@ import torch
 import torch.nn.functional as F
 
 from glasshead.errors import AblationError, ConfigError, InputError
+from glasshead.observe.hooks import attached
 from glasshead.observe.importance import head_ablations, head_gradients
 from glasshead.observe.recording import observing
+from tests.attention.hooks import Replace
 from tests.observe.test_ablation import attentions, gpt, ids, translator
 
 B, T = 3, 7
@@ -32,14 +34,14 @@ CASES = {
 
 
 def gated(module, sequence, head, by):
-    """Turn one head of one sequence up or down, by a watcher of our own."""
+    """Inside, one head of one sequence is turned up or down."""
 
-    def watch(look):
-        gate = torch.ones(look.context.shape[:2], dtype=look.context.dtype)
+    def turn(call):
+        gate = torch.ones(call.context.shape[:2], dtype=call.context.dtype)
         gate[sequence, head] += by
-        return look.context * gate[:, :, None, None]
+        return call.context * gate[:, :, None, None]
 
-    module.watcher = watch
+    return attached({module: Replace(turn)})
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -53,9 +55,8 @@ def test_gradients_are_finite_differences_of_gates_added_without_their_signs(cas
             for sequence in range(B):
                 ends = []
                 for by in (step, -step):
-                    gated(module, sequence, head, by)
-                    ends.append(float(loss().detach()))
-                    module.watcher = None
+                    with gated(module, sequence, head, by):
+                        ends.append(float(loss().detach()))
                 slopes.append((ends[0] - ends[1]) / (2 * step))
             assert float(values[head]) == pytest.approx(sum(map(abs, slopes)), rel=1e-4, abs=1e-7)
 

@@ -7,15 +7,18 @@ import pytest
 import torch
 from torch import nn
 
+from glasshead.attention.hooks import AttentionCall, Layer
 from glasshead.attention.mask import Mask
-from glasshead.attention.multihead import Look, MultiHeadAttention
+from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.attention.scores import Scoring
 from glasshead.errors import ConfigError, InputError, RecordingError
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.transformer import Encoder, Transformer, TransformerConfig
-from glasshead.observe.record import Growing, Layer, Room
+from glasshead.observe.hooks import attached
+from glasshead.observe.record import Growing, Room
 from glasshead.observe.recorder import check
 from glasshead.observe.recording import observing
+from tests.attention.hooks import Keep, Replace
 
 V, PAD = 31, 0
 
@@ -53,18 +56,14 @@ def ids(B, T, seed=3):
 
 
 def looks(model, *args):
-    """Each layer's q and k, caught by watchers of our own."""
-    caught = {}
-    attentions = [m for m in model.modules() if isinstance(m, MultiHeadAttention)]
-    for i, module in enumerate(attentions):
-        module.watcher = lambda look, i=i: caught.__setitem__(i, look)
-    model(*args)
-    for module in attentions:
-        module.watcher = None
-    return [caught[i] for i in range(len(attentions))]
+    """The last call of each layer."""
+    hooks = {m: Keep([]) for m in model.modules() if isinstance(m, MultiHeadAttention)}
+    with attached(hooks):
+        model(*args)
+    return [hook.calls[-1] for hook in hooks.values()]
 
 
-def dense(look: Look, allowed, slopes=None):
+def dense(look: AttentionCall, allowed, slopes=None):
     """The textbook's weights in float64; `allowed` (B or 1, 1, T, S) comes from the test."""
     q, k = look.q.double(), look.k.double()
     k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
@@ -221,20 +220,21 @@ def test_watching_ends_with_the_block_whatever_happens_and_nests():
     model, text = new_gpt(), ids(1, 5)
     with pytest.raises(InputError), observing(model) as seen:
         seen.tile(model(text).shape[0] + 99, 0)
-    assert all(block.attention.watcher is None for block in model.blocks)
+    assert all(block.attention.hooks == () for block in model.blocks)
     with observing(model) as outer, observing(model, layers=[1]) as inner:
         model(text)
     assert torch.equal(outer.weights(1), inner.weights(1))
-    assert all(block.attention.watcher is None for block in model.blocks)
+    assert all(block.attention.hooks == () for block in model.blocks)
 
 
 @torch.no_grad()
-def test_a_watcher_that_was_there_still_works_and_its_change_takes_effect():
+def test_a_hook_that_was_there_still_works_and_its_change_takes_effect():
     model, text = new_gpt(), ids(1, 5)
-    model.blocks[0].attention.watcher = lambda look: torch.zeros_like(look.context)
-    changed = model(text)
-    with observing(model) as seen:
-        assert torch.equal(model(text), changed)
+    silence = Replace(lambda call: torch.zeros_like(call.context))
+    with attached({model.blocks[0].attention: silence}):
+        changed = model(text)
+        with observing(model) as seen:
+            assert torch.equal(model(text), changed)
     assert (seen.weights(0).sum(-1) - 1).abs().max() < 1e-5
 
 

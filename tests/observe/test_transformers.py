@@ -8,7 +8,7 @@ import torch
 from glasshead.attention.mask import Mask
 from glasshead.errors import RecordingError
 from glasshead.observe.recording import observing
-from glasshead.observe.transformers_models import described
+from glasshead.observe.transformers_hooks import described
 
 tr = pytest.importorskip("transformers")
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS  # noqa: E402

@@ -7,10 +7,11 @@ row can see is counted, so its log-sum-exp is a sum over kinds, not over keys.
 import torch
 from torch import Tensor
 
+from glasshead.attention.hooks import Layer
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring
 from glasshead.observe.atlas import Atlas
-from glasshead.observe.record import Layer, Record, Span
+from glasshead.observe.record import Record, Span
 
 __all__ = ["SCRIPT", "long_atlas"]
 

@@ -7,9 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glasshead.attention.hooks import Layer
 from glasshead.errors import NotFoundError
 from glasshead.observe.atlas import Atlas
-from glasshead.observe.record import Layer, Record
+from glasshead.observe.record import Record
 from glasshead.serve.seen import SeenStore, held_bytes
 
 from .made_up import long_atlas

@@ -9,6 +9,7 @@ from itertools import islice
 import torch
 from torch import Tensor
 
+from glasshead.attention.hooks import Layer, PendingCall
 from glasshead.lab.claims.claim import SEARCH_SEEDS, Budget
 from glasshead.lab.claims.readers import (
     FACTORS,
@@ -22,7 +23,7 @@ from glasshead.lab.claims.search import Rates
 from glasshead.lab.claims.spread import spread
 from glasshead.lab.looking import crossings, looking
 from glasshead.model.transformer import Transformer, TransformerConfig
-from glasshead.observe.intervention import Call, Change, intervening
+from glasshead.observe.ablation import ChangeHook, changing
 from glasshead.observe.layers import find
 from glasshead.text.pairs import Pair
 from glasshead.text.table import Ids
@@ -66,11 +67,16 @@ class Settings:
     max_tokens: int = 768  # of a batch
 
 
-class _Band(Change):
-    def __init__(self, reach: int) -> None:
+class _Band(ChangeHook):
+    """Hides what lies farther than `reach`."""
+
+    hides = True
+
+    def __init__(self, layer: Layer, reach: int) -> None:
+        super().__init__(layer)
         self.reach = reach
 
-    def hidden(self, call: Call) -> Tensor:
+    def hidden(self, call: PendingCall) -> Tensor:
         places = torch.arange(call.T, device=call.device)[:, None]
         return (torch.arange(call.S, device=call.device) - places).abs() > self.reach  # (T, S)
 
@@ -79,13 +85,13 @@ class _Band(Change):
 def within(model: Transformer, reach: Reach) -> Iterator[None]:
     """Inside the `with`, attention reaches no farther."""
     found = find(model, partly=False)
-    changes: dict[int, Change] = {}
+    changes: dict[int, ChangeHook] = {}
     for layer, _ in found:
         far = reach.cross if layer.kind == "cross" else None
         far = reach.encoder if layer.part == "encoder" else far
         if far is not None:
-            changes[layer.index] = _Band(far)
-    with intervening(found, changes):
+            changes[layer.index] = _Band(layer, far)
+    with changing(found, changes):
         yield
 
 

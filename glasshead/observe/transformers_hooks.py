@@ -1,0 +1,323 @@
+"""Hooks on models of the `transformers` library, through its attention interface.
+
+Each of its attention layers asks `ALL_ATTENTION_FUNCTIONS.get_interface` for the function that does
+the work. While a hook is attached, the answer is that same function with the hooks around it. The
+model's own choice (`config._attn_implementation`) stays as it is, on purpose: models take other
+branches and build other masks for other names, so a name of ours could change what they compute.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from glasshead.attention.hooks import AttentionCall, AttentionHook, PendingCall, hidden_by
+from glasshead.attention.mask import Mask
+from glasshead.attention.scores import Scoring
+from glasshead.errors import AblationError, MaskError, RecordingError
+
+__all__ = ["check_kernel", "described", "hooked"]
+
+KERNELS = ("sdpa", "eager")
+
+_hooks: dict[nn.Module, tuple[AttentionHook, ...]] = {}
+_hiding = 0  # how many of them hide pairs
+_masks: list[tuple[Tensor, tuple[Mask, Tensor | None]]] = []  # the last few, and how they read
+
+
+@contextmanager
+def hooked(hooks: Mapping[nn.Module, AttentionHook]) -> Iterator[None]:
+    """Attach one hook to each of these attention layers inside the `with`."""
+    global _hiding
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    interface: Any = ALL_ATTENTION_FUNCTIONS
+    if not _hooks:
+        # On the one object that all models ask, not on its class.
+        interface.get_interface = partial(_get_with_hooks, type(interface).get_interface, interface)
+    for module, hook in hooks.items():
+        _hooks[module] = (*_hooks.get(module, ()), hook)
+    hiding = sum(hook.hides for hook in hooks.values())
+    _hiding += hiding
+    try:
+        yield
+    finally:
+        _hiding -= hiding
+        for module, hook in hooks.items():
+            left = tuple(one for one in _hooks.pop(module) if one is not hook)
+            if left:
+                _hooks[module] = left
+        if not _hooks:
+            del interface.get_interface
+            _masks.clear()
+
+
+def check_kernel(where: str, name: str | None) -> None:
+    """Raise unless attention on this kernel can be recorded."""
+    if name and name not in KERNELS:
+        raise RecordingError(
+            f"{where} cannot be recorded: it runs on '{name}'",
+            hint='model.set_attn_implementation("sdpa")',
+        )
+
+
+def _get_with_hooks(
+    get: Callable[..., Any], interface: Any, name: str, default: Callable[..., Any]
+) -> Callable[..., Any]:
+    return partial(_attend, get(interface, name, default), name)
+
+
+def _attend(
+    kernel: Callable[..., Any],
+    name: str,
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Any = None,
+    *args: Any,
+    **options: Any,
+) -> Any:
+    """A function of the attention interface, with the module's hooks around it."""
+    mask, emptied = attention_mask, None
+    if _hiding:
+        mask, emptied = _hide(name, module, query, key, attention_mask, options)
+    out = kernel(module, query, key, value, mask, *args, **options)
+    context = _run_hooks(
+        name, module, query, key, value, mask, attention_mask, out[0], emptied, args, options
+    )
+    return out if context is None else (context.transpose(1, 2), *out[1:])
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _hide(
+    name: str, module: nn.Module, q: Tensor, k: Tensor, mask: Any, options: dict[str, Any]
+) -> tuple[Any, Tensor | None]:
+    """The mask without the pairs that hooks hide, and the rows (B | 1, H | 1, T) left empty."""
+    hooks = _hooks.get(module, ())
+    (_, H, T, _), S = q.shape, k.shape[2]
+    cross = any(_is_cross(hook) for hook in hooks)
+    # Their caches may forget keys or have room for more: then an index is no position.
+    known = T > 1 if cross else T == S
+    hidden = hidden_by(hooks, PendingCall(H, T, S, cross, 0 if known else None, q.device))
+    if hidden is None:
+        return mask, None
+    _check_hiding(_where(hooks), name, mask, S)
+    before = _allowed(mask)
+    if before is None:
+        before = torch.ones(T, S, dtype=torch.bool, device=q.device)
+        before = before.tril() if _is_causal(name, module, T, options) else before
+    after = before & ~hidden
+    if mask is None and name == "sdpa":
+        mask = after[None]
+    else:
+        mask = q.new_zeros(1) if mask is None else mask
+        least = 0 if mask.dtype == torch.bool else torch.finfo(mask.dtype).min
+        mask = mask.masked_fill(~after, least)
+    return mask, ~after.any(-1)
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _run_hooks(
+    name: str,
+    module: nn.Module,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Any,
+    given_mask: Any,
+    out: Tensor,
+    emptied: Tensor | None,
+    args: tuple[Any, ...],
+    options: dict[str, Any],
+) -> Tensor | None:
+    """Show the call to the module's hooks; the context that takes the place of what came out."""
+    hooks = _hooks.get(module, ())
+    if not hooks:
+        return None
+    if torch.is_autocast_enabled(q.device.type):
+        # Both kernels get their inputs in autocast's dtype.
+        dtype = torch.get_autocast_dtype(q.device.type)
+        q, k, v = (x.to(dtype) for x in (q, k, v))
+    T, cross = q.shape[2], any(_is_cross(hook) for hook in hooks)
+    causal = mask is None and _is_causal(name, module, T, options)
+    if causal:
+        k, v = k[:, :, :T], v[:, :, :T]
+    given = context = out.transpose(1, 2)  # (B, H, T, D)
+
+    def describe() -> tuple[Mask, Scoring]:
+        where = _where(hooks)
+        _check_recordable(where, name, mask, args, options)
+        return _rules(where, mask, causal, q, k, options)
+
+    call = AttentionCall(
+        q, k, v, given, describe, cross, rounded_scores=name != "sdpa",
+        padding=partial(_real_queries, given_mask, T, cross),
+    )  # fmt: skip
+    if emptied is not None:
+        context = context.masked_fill(emptied[..., None], 0)
+    for hook in hooks:
+        context = hook.after(call, context)
+    return None if context is given else context
+
+
+def _where(hooks: tuple[AttentionHook, ...]) -> str:
+    layer = next((hook.layer for hook in hooks if hook.layer is not None), None)
+    return "this attention" if layer is None else f"layer {layer.index} ({layer.name})"
+
+
+def _is_cross(hook: AttentionHook) -> bool:
+    return hook.layer is not None and hook.layer.kind == "cross"
+
+
+def _is_causal(name: str, module: nn.Module, T: int, options: dict[str, Any]) -> bool:
+    """Whether the fused kernel, given no mask, hides what comes later.
+
+    It lines queries up with the first keys then, not with the last ones.
+    """
+    causal = options.get("is_causal")
+    causal = getattr(module, "is_causal", True) if causal is None else causal
+    return name == "sdpa" and bool(causal) and T > 1
+
+
+def _allowed(mask: Any) -> Tensor | None:
+    """True = may attend; None where no tensor says so."""
+    if not isinstance(mask, Tensor):
+        return None
+    return mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+
+
+def _real_queries(mask: Any, T: int, cross: bool) -> Tensor | None:
+    allowed = _allowed(mask)
+    if cross or allowed is None or allowed.dim() != 4 or allowed.shape[3] < T:
+        return None
+    return allowed.any(dim=(1, 2))[:, allowed.shape[3] - T :]  # keys that some query may see
+
+
+def _rules(
+    where: str, mask: Tensor | None, causal: bool, q: Tensor, k: Tensor, options: dict[str, Any]
+) -> tuple[Mask, Scoring]:
+    """What the kernel was told, as a Mask and a Scoring."""
+    (B, H, T, _), S = q.shape, k.shape[2]
+    rules, bias = (Mask(causal=causal), None) if mask is None else _read_mask(mask)
+    extra = options.get("position_bias")
+    if extra is not None:
+        extra = extra[..., :S]
+        bias = extra if bias is None else bias + extra
+    try:
+        rules.check(B, H, T, S)
+    except MaskError as error:
+        raise RecordingError(
+            f"{where} cannot be recorded: {error}", hint="choose other layers with layers=[...]"
+        ) from None
+    return rules, Scoring(options.get("scaling"), options.get("softcap"), bias=bias)
+
+
+def _read_mask(mask: Tensor) -> tuple[Mask, Tensor | None]:
+    for known, found in _masks:  # the layers of a model share theirs
+        if known is mask:
+            return found
+    found = described(mask)
+    _masks[:] = [*_masks[-3:], (mask, found)]
+    return found
+
+
+def _check_recordable(
+    where: str, kernel: str, mask: Any, args: tuple[Any, ...], options: dict[str, Any]
+) -> None:
+    """Raise if the call did something besides softmax(q · k) with this mask."""
+    check_kernel(where, kernel)
+    if options.get("dropout"):
+        raise RecordingError(
+            f"{where} drops weights at random (dropout {options['dropout']})",
+            hint="call model.eval() before observing it",
+        )
+    reasons = {
+        f"it gives its attention {len(args)} options without names": bool(args),
+        "it has attention sinks: part of each row's weight goes to no key": options.get("s_aux")
+        is not None,
+        "its keys lie in a paged cache": options.get("cache") is not None,
+        f"its mask is a {type(mask).__name__}": not (mask is None or isinstance(mask, Tensor)),
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise RecordingError(
+                f"{where} cannot be recorded: {reason}",
+                hint="choose other layers with layers=[...]",
+            )
+
+
+def _check_hiding(where: str, kernel: str, mask: Any, S: int) -> None:
+    fits = isinstance(mask, Tensor) and mask.dim() == 4 and mask.shape[3] in (1, S)
+    reasons = {
+        f"it runs on '{kernel}'": (kernel not in KERNELS, "use sdpa or eager"),
+        f"its mask is a {type(mask).__name__} of another shape": (
+            mask is not None and not fits,
+            "choose other layers",
+        ),
+    }
+    for reason, (holds, hint) in reasons.items():
+        if holds:
+            raise AblationError(f"edges of {where} cannot be hidden: {reason}", hint=hint)
+
+
+def described(mask: Tensor) -> tuple[Mask, Tensor | None]:
+    """A mask tensor as a rule, and what it adds to the scores besides.
+
+    The rule is causal, window and padding where these say it all, so that nothing of size T x S
+    need be kept; else the tensor itself.
+
+    >>> rule, bias = described(torch.ones(1, 1, 5, 5).tril().bool())
+    >>> rule.causal, rule.dense, bias
+    (True, None, None)
+    """
+    bias = None
+    if mask.dtype != torch.bool:
+        # The library writes the least number, not -inf, where nothing may be seen.
+        hidden = mask <= torch.finfo(mask.dtype).min / 2
+        if bool((mask.masked_fill(hidden, 0) != 0).any()):
+            bias = mask.masked_fill(hidden, 0)
+        mask = ~hidden
+    if mask.dim() != 4 or mask.shape[1] != 1:
+        return Mask(dense=mask), bias
+    keys = mask.any(2)[:, 0]  # (B, S)
+    padding = None if bool(keys.all()) else keys
+    causal, window = _reach(mask)
+    for guess in (
+        Mask(causal, None, padding),
+        Mask(causal, window, padding),
+        Mask(causal, window),
+    ):
+        if _says(guess, mask):
+            return guess, bias
+    return Mask(dense=mask), bias
+
+
+def _bands(T: int, S: int) -> Iterator[slice]:
+    step = max(1, 2**22 // max(1, S))
+    return (slice(start, min(start + step, T)) for start in range(0, T, step))
+
+
+def _reach(mask: Tensor) -> tuple[bool, int | None]:
+    """Whether no row sees past its own position, and how far from it any row sees."""
+    T, S = mask.shape[2:]
+    ahead = behind = 0
+    j = torch.arange(S, device=mask.device)
+    for rows in _bands(T, S):
+        i = torch.arange(rows.start, rows.stop, device=mask.device)[:, None] + (S - T)
+        distance = torch.where(mask[:, :, rows], j - i, 0)
+        ahead, behind = max(ahead, int(distance.max())), max(behind, -int(distance.min()))
+    return ahead == 0, max(ahead, behind) + 1
+
+
+def _says(rule: Mask, mask: Tensor) -> bool:
+    T, S = mask.shape[2:]
+    for rows in _bands(T, S):
+        allowed = rule.allowed(T, S, rows, device=mask.device)
+        part = mask[:, :, rows]
+        if not bool((part if allowed is None else part == allowed).all()):
+            return False
+    return True
