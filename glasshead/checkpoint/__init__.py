@@ -23,6 +23,7 @@ from glasshead.checkpoint.run import (
     load_parameters,
     parameters,
 )
+from glasshead.checkpoint.source import kind_of
 
 __all__ = [
     "KINDS",
@@ -33,6 +34,7 @@ __all__ = [
     "State",
     "export_model",
     "import_model",
+    "kind_of",
     "load",
     "load_parameters",
     "parameters",

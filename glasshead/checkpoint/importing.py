@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from glasshead.checkpoint.run import KINDS, Loaded, Run, RunConfig, parameters
 from glasshead.checkpoint.run import load as load_run
-from glasshead.checkpoint.source import Source, is_foreign, open_source
+from glasshead.checkpoint.source import Source, kind_of, open_source
 from glasshead.checkpoint.weights import Weights
 from glasshead.errors import ConfigError, InputError
 from glasshead.model.pretrained import Entry, Family, Settings, family_of
@@ -57,13 +57,13 @@ def load(path: str | Path) -> Loaded:
 
     Args:
         path: a run, of which the best parameters so far are taken; or a folder of the transformers
-            library, which is read as `import_model` would.
+            library, or a GGUF file, which are read as `import_model` would.
 
     Returns:
         `.model` is a torch module in evaluation mode, `.tokenizer` turns text into ids and back,
         `.config` tells the kind, the settings and the data; `.path` and `.step` where from.
     """
-    if not is_foreign(Path(path)):
+    if kind_of(path) not in ("transformers", "gguf"):
         return load_run(path)
     found = open_source(path)
     plan = _plan(found)

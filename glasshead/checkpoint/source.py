@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import shorten
-from typing import Any
+from typing import Any, Literal
 
 from glasshead.checkpoint.gguf_file import GGUFFile
 from glasshead.checkpoint.weights import SafetensorsFolder, Weights, read_json
@@ -13,7 +13,7 @@ from glasshead.errors import InputError, install_hint, near_file
 from glasshead.text.foreign import find_tokenizer
 from glasshead.text.tokenizer import Tokenizer
 
-__all__ = ["Source", "is_foreign", "open_source"]
+__all__ = ["Source", "kind_of", "open_source"]
 
 # What a model is made of; nothing of it is pickled and nothing is code.
 _FILES = ["*.json", "*.safetensors", "vocab.txt", "merges.txt", "*.spm"]
@@ -48,13 +48,23 @@ class Source:
     kept: dict[str, Any] = field(default_factory=dict)  # what the run is to remember
 
 
-def is_foreign(path: Path) -> bool:
-    """Whether a path is another program's model; whatever else is wrong, a run's reader says."""
+def kind_of(path: str | Path) -> Literal["run", "transformers", "gguf", "glass"]:
+    """What a path seems to hold, by its name and its config.json.
+
+    "run" is also the answer where nothing fits: whoever reads the run says what is wrong.
+    """
+    path = Path(path)
+    match path.suffix.lower():
+        case ".glass":
+            return "glass"
+        case ".gguf":
+            return "gguf"
     try:
         config = json.loads((path / "config.json").read_bytes())
     except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(config, dict) and "model_type" in config and "format" not in config
+        return "run"
+    theirs = isinstance(config, dict) and "model_type" in config and "format" not in config
+    return "transformers" if theirs else "run"
 
 
 def open_source(source: str | Path) -> Source:

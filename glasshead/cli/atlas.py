@@ -52,7 +52,7 @@ def atlas(
     before it and takes the most time; --no-statistics leaves it for when it is asked for.
     """
     from glasshead.errors import InputError
-    from glasshead.generate.recorded import open_subject
+    from glasshead.generate.opening import open_subject
     from glasshead.observe.subject import RecordConfig
     from glasshead.train.machine import pick_device
 

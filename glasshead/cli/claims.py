@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glasshead.cli.steps import Language
-from glasshead.cli.terminal import console, language, progress_bar
+from glasshead.cli.terminal import Language, console, language, progress_bar
 
 if TYPE_CHECKING:
     from glasshead.lab.claims.running import Plan

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glasshead.cli.steps import Language
-from glasshead.cli.terminal import console, language
+from glasshead.cli.terminal import Language, console, language
 
 if TYPE_CHECKING:
     from rich.progress import TaskID

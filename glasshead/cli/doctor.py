@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from glasshead.cli.steps import Language
-from glasshead.cli.terminal import console, language
+from glasshead.cli.terminal import Language, console, language
 
 __all__ = ["doctor"]
 

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glasshead.cli.flags import with_flags
-from glasshead.cli.terminal import Device
+from glasshead.cli.terminal import Device, read_text
 
 if TYPE_CHECKING:
-    from glasshead.checkpoint import Loaded
     from glasshead.generate.stream import Piece
-    from glasshead.model.gpt import GPT
 
-__all__ = ["Precision", "generate", "open_gpt"]
+__all__ = ["generate"]
 
 
 class Precision(StrEnum):
@@ -81,9 +79,15 @@ def generate(
     """
     import random
 
+    from glasshead.machine import settle_half_precision
+
+    if precision is not Precision.float32:
+        settle_half_precision()  # before torch computes anything
     from glasshead.errors import ConfigError, InputError
+    from glasshead.generate.opening import open_gpt
     from glasshead.generate.sampling import SamplingConfig
     from glasshead.generate.stream import start_ids, stream
+    from glasshead.train.machine import pick_device
 
     config = SamplingConfig(**{name: value for name, value in flags.items() if value is not None})
     if n < 1:
@@ -95,9 +99,9 @@ def generate(
             f"{run} does not exist",
             hint=f"the run comes first, then the prompt: glasshead generate {right}",
         )
-    text = read_prompt(prompt)
+    text = read_text(prompt)
     seed = random.randrange(2**32) if seed is None else seed
-    loaded, model = open_gpt(run, device, precision)
+    loaded, model = open_gpt(run, pick_device(device), precision)
     ids = loaded.tokenizer.prompt_ids(text) or start_ids(loaded.tokenizer)
     if len(ids) > (limit := model.config.max_len):
         sys.stderr.write(
@@ -114,48 +118,6 @@ def generate(
         show.add(piece)
     speed = count / (time.perf_counter() - start)
     sys.stderr.write(f"seed {seed}, {count} tokens, {speed:.1f} tokens/s\n")
-
-
-def read_prompt(prompt: str | None) -> str:
-    """The argument, or stdin for `-` and for no argument outside a terminal."""
-    from glasshead.errors import InputError
-
-    if prompt != "-" and (prompt is not None or sys.stdin.isatty()):
-        return prompt or ""
-    try:
-        return sys.stdin.buffer.read().decode().removesuffix("\n")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"standard input: invalid UTF-8 at byte {error.start}",
-            hint="if it is text, convert it, for example with iconv -f GB18030 -t UTF-8",
-        ) from None
-
-
-def open_gpt(run: Path, device: str, precision: Precision) -> "tuple[Loaded, GPT]":
-    """A run and its model, where and as it is to compute."""
-    from glasshead.machine import settle_half_precision
-
-    if precision is not Precision.float32:
-        settle_half_precision()
-    import torch
-
-    from glasshead.checkpoint import load
-    from glasshead.errors import InputError
-    from glasshead.generate.int8 import to_int8
-    from glasshead.model.gpt import GPT
-    from glasshead.train.machine import pick_device
-
-    loaded = load(run)
-    if not isinstance(loaded.model, GPT):
-        word = "translate" if loaded.config.kind == "transformer" else "look"
-        raise InputError(
-            f"{run} is a {loaded.config.kind}, which does not continue texts",
-            hint=f"try: glasshead {word} {run}",
-        )
-    model = loaded.model.to(pick_device(device))
-    if precision is Precision.bf16:
-        model = model.to(torch.bfloat16)
-    return loaded, to_int8(model) if precision is Precision.int8 else model
 
 
 class Samples:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glasshead.cli.steps import Language
-from glasshead.cli.terminal import console, language, progress_bar
+from glasshead.cli.terminal import Language, console, language, progress_bar
 
 if TYPE_CHECKING:
     from glasshead.lab.ladder import Climb

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from glasshead.cli.steps import Language
-from glasshead.cli.terminal import Beyond, Device, FirstTokens, console, language
+from glasshead.cli.terminal import (
+    Beyond,
+    Device,
+    FirstTokens,
+    Language,
+    console,
+    language,
+    read_text,
+)
 
 if TYPE_CHECKING:
     from glasshead.observe.atlas import Atlas
@@ -210,7 +217,6 @@ def _recorded(
     lang: Literal["zh", "en"],
 ) -> "Atlas":
     """What the model looked at, or what a file says that one looked at."""
-    from glasshead.cli.generate import read_prompt
     from glasshead.errors import InputError
     from glasshead.observe.atlas import open_glass
 
@@ -223,12 +229,12 @@ def _recorded(
                 hint=f"leave the text out: glasshead look {model}",
             )
         return open_glass(path)
-    from glasshead.generate.recorded import open_subject
+    from glasshead.generate.opening import open_subject
     from glasshead.observe.subject import RecordConfig
     from glasshead.train.machine import pick_device
 
     subject = open_subject(path, pick_device(device))
-    said = read_prompt(text)
+    said = read_text(text)
     if text and os.path.isfile(text):  # of os.path: a text too long for a name is no file
         names = {"model": shlex.quote(model), "text": shlex.quote(text)}
         sys.stderr.write(_NAMES_A_FILE[lang].format(**names))

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glasshead.cli.flags import flags_of, with_flags
-from glasshead.cli.steps import Language
-from glasshead.cli.terminal import console, language
+from glasshead.cli.terminal import Language, console, language
 
 if TYPE_CHECKING:
     from glasshead.lab.plan.measuring import Compared

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glasshead.cli.flags import with_flags
-from glasshead.cli.generate import Precision, open_gpt
 from glasshead.cli.score_pairs import score_pairs
 from glasshead.cli.terminal import Device, console
 
@@ -131,9 +130,11 @@ def _score_text(
     run: Path, file: str, tokens: bool, stride: int | None, device: str, as_json: bool
 ) -> None:
     from glasshead.errors import InputError
+    from glasshead.generate.opening import open_gpt
     from glasshead.generate.score import Score, encoded, surprises
+    from glasshead.train.machine import pick_device
 
-    loaded, model = open_gpt(run, device, Precision.float32)
+    loaded, model = open_gpt(run, pick_device(device))
     total, out, token = Score(), console(), ""
     shown: list[dict[str, object]] = []
     for text in _texts(file):

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glasshead.cli.translate import open_translator
-
 if TYPE_CHECKING:
     from glasshead.checkpoint import Loaded
     from glasshead.generate.translate import Translation
@@ -29,16 +27,18 @@ def score_pairs(
     """Translate the sources of some pairs and compare with their targets."""
     from glasshead.errors import InputError
     from glasshead.generate.beam import SearchConfig
+    from glasshead.generate.opening import open_translator
     from glasshead.generate.score_pairs import measures
     from glasshead.generate.translate import Translator
     from glasshead.text.sources import Report
+    from glasshead.train.machine import pick_device
 
     config = SearchConfig(**settings)
     if out is not None and not out.parent.is_dir():
         raise InputError(f"there is no folder {out.parent}", hint="choose another --out")
     if out is not None and out.is_dir():
         raise InputError(f"{out} is a folder", hint="choose another --out")
-    loaded, model = open_translator(run, device)
+    loaded, model = open_translator(run, pick_device(device))
     report = Report()
     pairs = _read(files, loaded, report)
     for line in report.summary():

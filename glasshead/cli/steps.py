@@ -1,19 +1,13 @@
 """`glasshead steps`: attention in numbers."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from glasshead.cli.terminal import console, language
+from glasshead.cli.terminal import Language, console, language
 
-__all__ = ["Language", "steps"]
-
-
-class Language(StrEnum):
-    zh = "zh"
-    en = "en"
+__all__ = ["steps"]
 
 
 def steps(

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -10,7 +11,10 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-__all__ = ["Beyond", "Device", "FirstTokens", "console", "language", "progress_bar", "report"]
+__all__ = [
+    "Beyond", "Device", "FirstTokens", "Language", "console", "language", "progress_bar",
+    "read_text", "report",
+]  # fmt: skip
 
 Device = Annotated[
     str, typer.Option("--device", metavar="DEVICE", help="auto, cpu, cuda, cuda:1, ...")
@@ -21,6 +25,11 @@ FirstTokens = Annotated[
 Beyond = Annotated[
     bool, typer.Option("--beyond", help="Read more than the model was trained to, if it can.")
 ]
+
+
+class Language(StrEnum):
+    zh = "zh"
+    en = "en"
 
 
 def console() -> "Console":
@@ -53,6 +62,21 @@ def language() -> Literal["zh", "en"]:
         if locale := os.environ.get(name):
             return "zh" if locale.startswith("zh") else "en"
     return "en"
+
+
+def read_text(given: str | None) -> str:
+    """The argument, or stdin for `-` and for no argument outside a terminal."""
+    from glasshead.errors import InputError
+
+    if given != "-" and (given is not None or sys.stdin.isatty()):
+        return given or ""
+    try:
+        return sys.stdin.buffer.read().decode().removesuffix("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"standard input: invalid UTF-8 at byte {error.start}",
+            hint="if it is text, convert it, for example with iconv -f GB18030 -t UTF-8",
+        ) from None
 
 
 def report(message: str, hint: str) -> None:

@@ -12,12 +12,10 @@ from glasshead.cli.flags import with_flags
 from glasshead.cli.terminal import Device
 
 if TYPE_CHECKING:
-    from glasshead.checkpoint import Loaded
     from glasshead.generate.alignment import Alignment
     from glasshead.generate.translate import Candidate, Reading, Translation, Translator
-    from glasshead.model.transformer import Transformer
 
-__all__ = ["open_translator", "translate"]
+__all__ = ["translate"]
 
 CHUNK = 1 << 16  # bytes of stdin that are read at once, if they are there
 SHOWN = 3  # source words that --align shows for each word, of at least so much weight:
@@ -75,14 +73,16 @@ def translate(
     """
     from glasshead.errors import ConfigError
     from glasshead.generate.beam import SearchConfig
+    from glasshead.generate.opening import open_translator
     from glasshead.generate.translate import Translator
+    from glasshead.train.machine import pick_device
 
     given = {name: value for name, value in flags.items() if value is not None}
     for name, value in (("layer", layer), ("head", head)):
         if value is not None and not align:
             raise ConfigError(f"--{name} {value} is for --align", hint="add --align")
     config = SearchConfig(**given)
-    loaded, model = open_translator(run, device)
+    loaded, model = open_translator(run, pick_device(device))
     lowercase = loaded.reads_small_letters
     translator = Translator(model, loaded.tokenizer, config, n_best=n_best, lowercase=lowercase)
     looks = Looks(translator, layer, head) if align else None
@@ -95,20 +95,6 @@ def translate(
                 sys.stderr.write(f"the translation of line {number} found no end and was cut\n")
         sys.stdout.flush()
         first += len(readings)
-
-
-def open_translator(run: Path, device: str) -> "tuple[Loaded, Transformer]":
-    """A run and its model, where it is to compute."""
-    from glasshead.checkpoint import load
-    from glasshead.errors import InputError
-    from glasshead.model.transformer import Transformer
-    from glasshead.train.machine import pick_device
-
-    loaded = load(run)
-    if not isinstance(loaded.model, Transformer):
-        other = f"try: glasshead generate {run}" if loaded.config.kind == "gpt" else "name another"
-        raise InputError(f"{run} is a {loaded.config.kind}, which does not translate", hint=other)
-    return loaded, loaded.model.to(pick_device(device))
 
 
 def _readings(translator: "Translator", text: str | None) -> "Iterator[list[Reading]]":

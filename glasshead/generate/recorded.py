@@ -1,15 +1,8 @@
-"""Any model reads a text while its attention is recorded: one of our runs, or of `transformers`.
-
-seen = open_subject("runs/poems").record("春江潮水连海平")
-seen.row(layer=1, head=0, query=-1)
-"""
-
-import json
-from pathlib import Path
+"""Record the attention of one of our models while it reads a text, or translates it."""
 
 import torch
 
-from glasshead.checkpoint import Loaded, load
+from glasshead.checkpoint import Loaded
 from glasshead.errors import InputError
 from glasshead.generate.beam import search
 from glasshead.generate.rows import Marks
@@ -17,33 +10,9 @@ from glasshead.model.gpt import GPT
 from glasshead.model.transformer import Encoder, Reader, Transformer
 from glasshead.observe.atlas import Atlas
 from glasshead.observe.subject import ALL, RecordConfig, Subject, written
-from glasshead.observe.transformers_folder import TransformersFolder
 from glasshead.observe.words import spelled
 
-__all__ = ["open_subject", "subject_of"]
-
-
-def open_subject(path: str | Path, device: torch.device | None = None) -> Subject:
-    """The model in a folder, whoever wrote it."""
-    path = Path(path)
-    if _is_of_transformers(path):
-        return TransformersFolder(path, device or torch.device("cpu"))
-    return subject_of(load(path), device or torch.device("cpu"))
-
-
-def subject_of(loaded: Loaded, device: torch.device | None = None) -> Subject:
-    """A run that is loaded already; where it is, unless a device is given."""
-    device = device or next(loaded.model.parameters()).device
-    return (Translates if isinstance(loaded.model, Transformer) else Reads)(loaded, device)
-
-
-def _is_of_transformers(path: Path) -> bool:
-    """Whether config.json is one of theirs; whatever else is wrong with it, `load` says."""
-    try:
-        config = json.loads((path / "config.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(config, dict) and "model_type" in config and "format" not in config
+__all__ = ["Reads", "Translates"]
 
 
 class Ours(Subject):

@@ -1,7 +1,7 @@
 """A run and a text, and one call: to go on with it, to translate it, to look at it.
 
 What a service or an experiment needs, piece by piece or many at once, lies beside: `stream.py`,
-`translate.py`, `recorded.py`.
+`translate.py`, `opening.py`.
 """
 
 import random
@@ -12,7 +12,7 @@ from typing import overload
 from glasshead.checkpoint import Loaded, load
 from glasshead.errors import InputError
 from glasshead.generate.beam import SearchConfig
-from glasshead.generate.recorded import open_subject, subject_of
+from glasshead.generate.opening import open_subject, subject_of
 from glasshead.generate.sampling import SamplingConfig
 from glasshead.generate.stream import start_ids, stream
 from glasshead.generate.translate import Translator

@@ -8,8 +8,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from glasshead.checkpoint import KINDS, Run
-from glasshead.checkpoint.source import is_foreign
+from glasshead.checkpoint import KINDS, Run, kind_of
 from glasshead.checkpoint.weights import SafetensorsFolder, read_json
 from glasshead.errors import ConfigError, GlassheadError, InputError, did_you_mean
 from glasshead.model.pretrained import FAMILIES, Settings, family_of
@@ -52,12 +51,13 @@ def describe(name: str, path: Path) -> Entry:
     """What lies there; an entry of kind broken if it cannot be what it seems."""
     entry = Entry(name, name.rpartition("/")[2], "broken")
     try:
-        if path.suffix == ".glass":
-            found = _of_glass(entry, path)
-        elif is_foreign(path):
-            found = _of_transformers(entry, path)
-        else:
-            found = _of_run(entry, path)
+        match kind_of(path):
+            case "glass":
+                found = _of_glass(entry, path)
+            case "transformers":
+                found = _of_transformers(entry, path)
+            case _:
+                found = _of_run(entry, path)
     except GlassheadError as error:
         return entry.broken(str(error))
     return replace(found, can=(*CAN[found.kind], *found.can))

@@ -21,8 +21,7 @@ import torch
 
 from glasshead.checkpoint import Loaded, load
 from glasshead.errors import CheckpointError, GlassheadError, InputError, NotFoundError, near_file
-from glasshead.generate.recorded import Reads, Translates
-from glasshead.model.transformer import Transformer
+from glasshead.generate.opening import subject_of
 from glasshead.observe.atlas import Atlas, open_glass
 from glasshead.observe.subject import Subject
 from glasshead.observe.transformers_folder import TransformersFolder
@@ -77,6 +76,7 @@ class Library:
                 hint="name a run, a folder of runs, or what `glasshead atlas` wrote",
             )
         self.single = not self.root.is_dir() or _is_model(self.root)
+        self._known: dict[str, Path] = {}  # as the last walk found them
         self._described: dict[str, tuple[Stamp, Entry]] = {}
         self._open: OrderedDict[str, Served] = OrderedDict()
         self._opening: dict[str, threading.Lock] = {}
@@ -142,8 +142,7 @@ class Library:
         if entry.kind == "transformers":
             return Served(entry, stamp, subject=TransformersFolder(path, self.device))
         loaded = load(path)
-        kind = Translates if isinstance(loaded.model, Transformer) else Reads
-        return Served(entry, stamp, loaded, kind(loaded, self.device))
+        return Served(entry, stamp, loaded, subject_of(loaded, self.device))
 
     def _put(self, name: str, served: Served) -> None:
         with self._lock:
@@ -180,6 +179,10 @@ class Library:
         return text.replace(f"{self.root}{os.sep}", "").replace(str(self.root), self.root.name)
 
     def _place(self, name: str) -> _Place:
+        """One model: only a name that is not known, or is gone, costs a walk through the folder."""
+        path = self._known.get(name)
+        if path is not None and path.exists():
+            return self._placed(path)
         found = self._places()
         if name not in found:
             raise NotFoundError(f"there is no '{name[:200]}' here", hint="/api/models lists all")
@@ -194,6 +197,7 @@ class Library:
             found[name] = self._placed(path)
             if len(found) >= MOST:
                 break
+        self._known = {name: place.path for name, place in found.items()}
         return found
 
     def _walk(self, folder: Path, depth: int) -> Iterator[Path]:

@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 
-from glasshead.generate.recorded import open_subject
+from glasshead.generate.opening import open_subject
 from glasshead.observe.atlas import open_glass
 from glasshead.observe.subject import RecordConfig
 from glasshead.text.tokenizer import CharTokenizer

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from glasshead.generate.recorded import open_subject
+from glasshead.generate.opening import open_subject
 from glasshead.observe.view import View
 from glasshead.text.tokenizer import BPETokenizer, CharTokenizer
 from tests.cli.test_cli import is_a_mistake

@@ -2,7 +2,7 @@
 
 import torch
 
-from glasshead.generate.recorded import open_subject
+from glasshead.generate.opening import open_subject
 from glasshead.observe.atlas import Atlas
 from glasshead.text.tokenizer import BPETokenizer
 from tests.generate.runs import make_run

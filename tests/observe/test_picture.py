@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from glasshead.errors import InputError
-from glasshead.generate.recorded import open_subject
+from glasshead.generate.opening import open_subject
 from glasshead.observe import picture_png
 from glasshead.observe.atlas import open_glass
 from glasshead.observe.colours import PAPER, Scale, palette

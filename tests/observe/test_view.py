@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from glasshead.errors import InputError
-from glasshead.generate.recorded import open_subject
+from glasshead.generate.opening import open_subject
 from glasshead.observe.picture import SUFFIXES, head_sheet, looks_sheet, save
 from glasshead.observe.ranking import context, glances, telling, token_at
 from glasshead.observe.subject import RecordConfig

@@ -10,7 +10,7 @@ import torch
 from glasshead import load
 from glasshead.attention.steps import mask as masked
 from glasshead.attention.steps import softmax
-from glasshead.generate.recorded import open_subject
+from glasshead.generate.opening import open_subject
 from glasshead.text.tinyworld import World
 
 TEXT = World.seed_story().text("zh")

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from glasshead.checkpoint import load
 from glasshead.generate.decode import generate
-from glasshead.generate.recorded import open_subject
+from glasshead.generate.opening import open_subject
 from glasshead.generate.sampling import SamplingConfig
 
 from .conftest import until
