@@ -1,7 +1,9 @@
 """A run's folder: what is saved comes back, and what cannot be read says so in one line."""
 
 import json
+import os
 import shutil
+import stat
 import struct
 from pathlib import Path
 
@@ -326,3 +328,18 @@ def test_files_of_the_library_are_read_too(tmp_path):
     save_file(tensors, run.path / "model.safetensors")
     found = parameters(load(run.path).model)
     assert all(torch.equal(found[name], tensor) for name, tensor in tensors.items())
+
+
+def test_a_file_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
+    done: list[str] = []
+    sync, rename = os.fsync, os.replace
+
+    def synced(handle: int) -> None:
+        done.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", lambda *paths: (done.append("name"), rename(*paths)))
+    with replacing(tmp_path / "file") as file:
+        file.write(b"new")
+    assert done == ["file", "name", "folder"]

@@ -129,3 +129,9 @@ def test_documents_need_a_position_for_each_query() -> None:
     case = Case(T=7, S=5)
     with pytest.raises(MaskError, match="T=7 queries look at S=5"):
         attend(*case.tensors, Mask(documents=torch.zeros(2, 5, dtype=torch.int64)))
+
+
+def test_documents_of_both_masks_hold_at_once():
+    a = Mask(documents=torch.tensor([[0, 0, 1, 1, 1]]))
+    b = Mask(documents=torch.tensor([[0, 1, 0, 1, 1]]))
+    assert torch.equal((a & b).allowed(5, 5), a.allowed(5, 5) & b.allowed(5, 5))

@@ -181,3 +181,9 @@ def test_a_setting_that_cannot_work_is_named_with_its_value(field, value):
     with pytest.raises(ConfigError, match=rf"{field} \({value}\)") as caught:
         SamplingConfig(**{field: value})
     assert caught.value.hint
+
+
+def test_top_p_stops_where_exactly_p_is_reached():
+    halves = [math.log(4), math.log(2), 0.0, 0.0]  # 1/2, 1/4, 1/8, 1/8
+    assert kept(top_p(batch(halves), 0.5)) == {0}
+    assert kept(top_p(batch(halves), 0.75)) == {0, 1}

@@ -354,3 +354,9 @@ def test_chinese_labels_are_drawn_where_there_is_a_font_and_english_where_not(
         assert draw(rows, "zh") != draw(rows, "en")
     finally:
         chinese_font.cache_clear()
+
+
+def test_the_last_validation_loss_is_that_of_the_curve(text):
+    [found] = climb([1], text, steps=3)
+    assert found.val == found.curve[-1].val
+    assert found.val != found.train

@@ -385,3 +385,16 @@ def test_other_files_and_newer_versions_are_named(file, tmp_path):
     (tmp_path / "text.glass").write_text("hello")
     with pytest.raises(InputError, match="is damaged"):
         open_glass(tmp_path / "text.glass")
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_cells_at_the_border_are_means_of_what_is_there(monkeypatch, measured):
+    monkeypatch.setattr(atlas_module, "PAGE", 3)
+    monkeypatch.setattr(atlas_module, "cell_side", lambda n: 2)
+    seen, side = built(), 8
+    if measured:
+        seen.statistics(4)
+    r, c = (n // side * side for n in (T, S))  # neither is a multiple of it
+    border = all_weights(seen)[0, 2, r:, c:]
+    assert border.mean() > 1e-3
+    assert abs(seen.cells(4, 2, 3).mean[-1, -1] - border.mean()) < 1e-6

@@ -1,6 +1,6 @@
 """Claim 1, made true and false."""
 
-from glasshead.lab.claims.c01_scale import CLAIM
+from glasshead.lab.claims.c01_scale import CLAIM, ONE_HOT
 from glasshead.lab.claims.claim import Verdict
 from tests.lab.claims.cases import measured, verdict_of
 
@@ -31,3 +31,10 @@ def test_it_holds_only_when_the_spread_is_large_enough():
     finding = CLAIM.judge(measured(CLAIM, spread=0.5))
     assert finding.verdict is Verdict.HOLDS_WHEN
     assert finding.words.en.startswith("Holds only for: random queries and keys.")
+
+
+def test_it_is_unclear_when_seeds_fall_on_both_sides_of_the_threshold():
+    evidence = measured(CLAIM)
+    for source in evidence["top"].values():
+        source["raw"][-1] = [ONE_HOT - 0.05, ONE_HOT + 0.01, ONE_HOT + 0.07]
+    assert CLAIM.judge(evidence).verdict is Verdict.UNCLEAR

@@ -1,0 +1,74 @@
+"""Which numbers the page shows: its functions on small data, in a browser."""
+
+import re
+
+import pytest
+
+from tests.serve import test_page_look as look
+
+
+def of_module(page, served, module, expression):
+    """What a JavaScript expression gives; `m` is the module of that name."""
+    if page.url == "about:blank":
+        look.opened(page, served)
+    return page.evaluate(f"async () => {{ const m = await import('/web/{module}.js'); "
+                         f"return {expression}; }}")  # fmt: skip
+
+
+def test_surprise_is_told_in_bits(page, served):
+    told = of_module(page, served, "views/write_paper", "m.bits({logprob: Math.log(1 / 8)})")
+    assert told == pytest.approx(3)
+
+
+def test_the_mean_of_heads_is_their_mean(page, served):
+    map_of = """[...m.mapOf({ shape: [2, 1, 3], source: [], target: [],
+        weights: Float32Array.of(1, 0, 0, 0.5, 0.25, 0.25) }, "mean").weights]"""
+    assert of_module(page, served, "views/translate_heads", map_of) == [0.75, 0.125, 0.125]
+
+
+def test_lines_read_the_row_that_looks_or_the_column_that_is_looked_at(page, served):
+    painted = """await (async () => {
+        const { SvgPainter } = await import("/web/paint.js");
+        const { Scale } = await import("/web/scale.js");
+        const weights = Float32Array.of(0.9, 0.1, 0, 0.2, 0.3, 0.5, 0, 0.4, 0.6);
+        const words = ["a", "b", "c"].map((text) => ({ text }));
+        const box = (x, y) => ({ x, y, w: 90, h: 30 });
+        const boxes = { rows: [0, 99, 198].map((x) => box(x, 0)),
+                        cols: [0, 99, 198].map((x) => box(x, 200)) };
+        return [{ row: 1, col: null }, { row: null, col: 1 }].map((focus) => {
+          const painter = new SvgPainter().size(300, 300);
+          const scale = Scale.of(weights, 3, "linear");
+          m.paintLines(painter, { boxes, size: 19, same: false },
+                       { rows: words, cols: words, weights, scale, ...focus, pinned: focus });
+          return painter.toString();
+        });
+      })()"""
+    row, col = of_module(page, served, "views/look_lines", painted)
+    assert re.findall(r">(\d+)%<", row) == ["50", "30", "20"]
+    assert re.findall(r">(\d+)%<", col) == ["40", "30", "10"]
+
+
+def test_the_map_asks_for_cells_of_about_a_pixel_by_row_and_column(page, served):
+    levels = """[2, 1, 0.6, 0.5, 0.3, 0.0001].map((px) => Object.assign(
+        Object.create(m.AtlasMap.prototype), { layer: { finest: 0, levels: 5 }, camera: { px } }
+      ).level)"""
+    assert of_module(page, served, "views/atlas_map", levels) == [0, 0, 1, 1, 2, 4]
+    path = "new m.Tiles(null, 'x', 256, {}).path({layer: 1, head: 2, hideSink: true}, 3, 5, 7)"
+    wanted = "/api/seen/x/cells?layer=1&head=2&level=3&row=5&col=7&hide_sink=true"
+    assert of_module(page, served, "views/atlas_tiles", path) == wanted
+
+
+def test_a_cell_of_the_matrix_tells_the_weight_of_its_row_at_its_column(page, served):
+    look.opened(page, served, "model=reader&lang=en&shape=matrix&layer=1&head=0")
+    page.wait_for_selector(".result tbody tr")
+    told = page.locator(".head-card [aria-live]").last
+    words = [one["text"] for one in page.evaluate(
+        """async text => (await (await import("/web/api.js")).post(
+            "/api/look", { model: "reader", text })).words""", look.TEXT)]  # fmt: skip
+    noun = words.index("小猫")
+    page.focus(".cells-over")
+    for key in ["ArrowUp", *["ArrowRight"] * noun, "ArrowDown"]:
+        page.keyboard.press(key)
+    found = re.fullmatch(r"它 → 小猫: ([\d.]+)", told.inner_text())
+    assert found, told.inner_text()
+    assert float(found[1]) > 0.5  # it looks at its noun; the noun does not look at it
