@@ -13,7 +13,7 @@ each may replace the context on its way out. So a hook that records sees the att
 place, no matter in which order hooks were attached.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,7 +23,7 @@ from torch import Tensor
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring
 
-__all__ = ["AttentionCall", "AttentionHook", "Layer", "PendingCall", "hidden_by", "run_hooks"]
+__all__ = ["AttentionCall", "AttentionHook", "Layer", "PendingCall"]
 
 
 @dataclass(frozen=True)
@@ -108,25 +108,3 @@ class AttentionHook:
         `context` is `call.context` unless a hook before this one replaced it.
         """
         return context
-
-
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def run_hooks(hooks: Sequence[AttentionHook], call: AttentionCall) -> Tensor:
-    """Show a finished call to all hooks; return the context that goes on."""
-    for hook in hooks:
-        call = hook.edit(call)
-    context = call.context
-    for hook in hooks:
-        context = hook.after(call, context)
-    return context
-
-
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def hidden_by(hooks: Sequence[AttentionHook], call: PendingCall) -> Tensor | None:
-    """The pairs that any of the hooks hides; None if there are none."""
-    found = None
-    for hook in hooks:
-        one = hook.hidden(call)
-        if one is not None:
-            found = one if found is None else found | one
-    return found

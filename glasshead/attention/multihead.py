@@ -16,13 +16,7 @@ from torch import Tensor, nn
 from glasshead.attention.backends import check_name
 from glasshead.attention.cache import Cache, MemoryCache
 from glasshead.attention.functional import as_mask, attend
-from glasshead.attention.hooks import (
-    AttentionCall,
-    AttentionHook,
-    PendingCall,
-    hidden_by,
-    run_hooks,
-)
+from glasshead.attention.hooks import AttentionCall, AttentionHook, PendingCall
 from glasshead.attention.mask import Mask
 from glasshead.attention.norm import RMSNorm, rms_norm
 from glasshead.attention.position import Rotation
@@ -178,6 +172,8 @@ class MultiHeadAttention(nn.Module):
         )
         context = seen.context
         if self.hooks:
+            from glasshead.attention.hook_calls import run_hooks
+
             rules = as_mask(mask).simplified(q.shape[2], k.shape[2]), scoring
             call = AttentionCall(
                 q, k, v, context, lambda: rules, cross=memory is not None,
@@ -195,6 +191,8 @@ class MultiHeadAttention(nn.Module):
         cache: Cache | None,
     ) -> Mask:
         """The mask without the pairs that hooks hide."""
+        from glasshead.attention.hook_calls import hidden_by
+
         T, past = x.shape[1], 0 if cache is None else cache.length
         if memory is None:
             pending = PendingCall(self.n_heads, T, past + T, False, past, x.device)

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glasshead.attention.hooks import AttentionCall, AttentionHook, PendingCall, hidden_by
+from glasshead.attention.hook_calls import hidden_by
+from glasshead.attention.hooks import AttentionCall, AttentionHook, PendingCall
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring
 from glasshead.errors import AblationError, MaskError, RecordingError

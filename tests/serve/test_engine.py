@@ -274,7 +274,7 @@ def test_a_busy_batch_frees_the_model_once_in_a_turn(served, engine, monkeypatch
     assert len(pauses) > 5
     assert all(free for free, _ in pauses)
     written = [tokens for _, tokens in pauses]
-    assert all(1 <= b - a <= 10 for a, b in itertools.pairwise(written))
+    assert all(b - a <= 10 for a, b in itertools.pairwise(written))
 
 
 MERGED = BPETokenizer.train("ab春aab春春bba春" * 5, vocab_size=290)

@@ -1,0 +1,127 @@
+"""The page in a real browser: its first view, panning a long map, and one page of that map.
+
+    python -m bench.page [--tokens 100000] [--tries 5] [--json]
+
+Serves a small reader and a map of many tokens on loopback, and opens both in Chromium (as the tests
+find it). Told are the milliseconds from the address to the first view, the longest task that held
+the page while the map was dragged and zoomed (by the clock, and on a processor), and the
+milliseconds of processor time that the server takes for one page of the map at each level.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.serve import trained
+from tests.serve.conftest import CHROMIUM, find_chromium, live
+from tests.serve.made_up import long_atlas
+
+READY = ".map[data-missing='0']"
+SIDE = 128  # cells of one page of the map
+
+
+def first_view(page: Page, url: str) -> float:
+    """Milliseconds until the words of the example can be seen."""
+    page.goto("about:blank")
+    page.goto(f"{url}/#model=reader")
+    page.wait_for_selector(".words-over .word")
+    return float(page.evaluate("() => performance.now()"))
+
+
+def panning(page: Page, browser: Browser, url: str, place: str) -> tuple[float, float]:
+    """Milliseconds of the longest task of the page's main thread: by the clock, on a processor."""
+    page.goto("about:blank")  # each try begins from nothing
+    page.goto(f"{url}/#view=atlas&lang=en&head=0&model=long.glass&at={place}")
+    page.wait_for_selector(READY)
+    box = page.locator(".sheet").bounding_box()
+    assert box
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    categories = ["disabled-by-default-devtools.timeline", "devtools.timeline", "toplevel"]
+    browser.start_tracing(page=page, categories=categories)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    for step in range(40):
+        page.mouse.move(x - 14 * (step % 20), y + 11 * (step % 20))
+        page.wait_for_timeout(16)
+    page.mouse.up()
+    for step in range(30):
+        page.mouse.wheel(0, -120 if step < 20 else 160)
+        page.wait_for_timeout(16)
+    page.wait_for_selector(READY)
+    longest = max(_tasks(browser.stop_tracing()), key=lambda task: task["dur"])
+    return longest["dur"] / 1000, longest["tdur"] / 1000
+
+
+def _tasks(trace: bytes) -> list[dict[str, Any]]:
+    """The tasks of the page's main thread."""
+    events = json.loads(trace)["traceEvents"]
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    (began,) = (e for e in events if e["name"] == "TracingStartedInBrowser")
+    (frame,) = began["args"]["data"]["frames"]  # the browser may have other pages' processes
+    return [
+        e for e in events
+        if e["name"] in ("RunTask", "ThreadControllerImpl::RunTask") and "tdur" in e
+        and e["pid"] == frame["processId"] and names.get((e["pid"], e["tid"])) == "CrRendererMain"
+    ]  # fmt: skip
+
+
+def map_pages(url: str, tokens: int, tries: int) -> dict[int, float]:
+    """Milliseconds of processor time of one page of the map, by level; the median of a few."""
+    found = {}
+    with httpx.Client(base_url=url, timeout=600) as ask:
+        seen = ask.post("/api/open", json={"model": "long.glass"}).json()["seen"]
+        for level in range(12):
+            if (row := tokens // (SIDE << level) - 1) < 0:  # the last whole one
+                break
+            took = []
+            for col in range(min(tries, row + 1)):
+                where = {"layer": 0, "head": 0, "level": level, "row": row, "col": col}
+                start = time.process_time()
+                ask.get(f"/api/seen/{seen}/cells", params=where).raise_for_status()
+                took.append((time.process_time() - start) * 1000)
+            found[level] = statistics.median(took)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tokens", type=int, default=100_000, help="of the long map")
+    parser.add_argument("--tries", type=int, default=5, help="the median of so many is told")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        root = Path(folder) / "served"
+        trained.train(Path(folder), root)
+        long_atlas(args.tokens).save(root / "long.glass")
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=list(CHROMIUM))
+        page = browser.new_page(locale="en-US", viewport={"width": 1440, "height": 900})
+        with live(root) as found:
+            found.app.state.library.open("long.glass").atlas.cells(0, 0, 10)  # seconds, once
+            views = [first_view(page, found.url) for _ in range(args.tries)]
+            place = f"{0.6 * args.tokens:.0f},{0.7 * args.tokens:.0f},-5.5"
+            tasks = [panning(page, browser, found.url, place) for _ in range(args.tries)]
+            pages = map_pages(found.url, args.tokens, args.tries)
+        browser.close()
+    clock, processor = (statistics.median(times) for times in zip(*tasks, strict=True))
+    if args.json:
+        about = {"first_view_ms": statistics.median(views), "longest_task_ms": clock,
+                 "longest_task_cpu_ms": processor, "map_page_cpu_ms": pages}  # fmt: skip
+        print(json.dumps(about))
+        return
+    print(f"first view                      {statistics.median(views):7.0f} ms")
+    print(f"longest task while panning      {clock:7.1f} ms, {processor:.1f} on a processor")
+    for level, took in pages.items():
+        print(f"a page of the map at level {level:2}   {took:7.1f} ms of processor time")
+
+
+if __name__ == "__main__":
+    main()
