@@ -25,7 +25,7 @@ from glasshead.text.batches import TextBatches
 from glasshead.train.config import TrainConfig
 from glasshead.train.language import Corpus, LanguageTask
 from glasshead.train.loop import Trainer
-from glasshead.train.progress import Watch
+from glasshead.train.progress import ProgressListener
 
 __all__ = ["Turns", "corpus", "rows", "trainer"]
 
@@ -91,7 +91,9 @@ def corpus(vocab_size: int, block: int) -> Corpus:
     return Corpus(ids[block + 1 :], ids[: 2 * block + 2])
 
 
-def trainer(model: GPT, batch: int, steps: int, watch: Watch, **settings: Any) -> Trainer:
+def trainer(
+    model: GPT, batch: int, steps: int, watch: ProgressListener, **settings: Any
+) -> Trainer:
     """As `glasshead train` makes it, without a folder and with no evaluation on the way."""
     block = model.config.max_len
     task = LanguageTask(
@@ -140,7 +142,7 @@ class Peer:
         return x.pin_memory().to(self.device, non_blocking=True)
 
 
-class Turns(Watch):
+class Turns(ProgressListener):
     """Clocks our steps from one line of the log to the next, and gives the peers their turns."""
 
     def __init__(self, device: str, peers: dict[str, Peer] | None = None) -> None:

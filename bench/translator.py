@@ -17,7 +17,7 @@ from bench.peers import in_transformers, missing
 from bench.table import Row, Settings
 from bench.timing import take_turns
 from glasshead.generate.beam import SearchConfig, greedy, search
-from glasshead.generate.rows import Marks
+from glasshead.generate.rows import SpecialTokens
 from glasshead.model.transformer import Transformer, TransformerConfig
 
 __all__ = ["rows"]
@@ -42,7 +42,7 @@ def translator(shape: dict[str, Any], device: str) -> Transformer:
 
 
 def our_run(model: Transformer, texts: Texts, beam: int, tokens: int) -> Callable[[], Texts]:
-    marks = Marks(bos=PAD, eos=EOS, never=())
+    marks = SpecialTokens(bos=PAD, eos=EOS, never=())
     config = SearchConfig(beam=beam, alpha=1.0, max_tokens=tokens)
 
     def run() -> Texts:

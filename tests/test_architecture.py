@@ -86,6 +86,16 @@ def test_the_steps_are_numpy_only():
     assert outside - set(sys.stdlib_module_names) == {"numpy", "glasshead"}
 
 
+def test_no_class_name_stands_for_two_things():
+    places: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(short(path))
+    assert len(places) > 300
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
 def too_long(path: Path) -> bool:
     return len(path.read_text(encoding="utf-8").splitlines()) > MAX_LINES
 

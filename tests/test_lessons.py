@@ -19,7 +19,7 @@ from rich.console import Console
 
 from glasshead.errors import InputError
 from glasshead.lab.lesson_page import breaks, markdown
-from glasshead.lab.lessons import Code, Lesson, Text, find, lessons, read, run, tried
+from glasshead.lab.lessons import Code, Lesson, LessonText, find, lessons, read, run, tried
 
 ROOT = Path(__file__).resolve().parents[1]
 ALL = lessons()
@@ -36,7 +36,7 @@ TO_RUN = [
 
 
 def texts(lesson):
-    return [cell for cell in lesson.cells if isinstance(cell, Text)]
+    return [cell for cell in lesson.cells if isinstance(cell, LessonText)]
 
 
 def codes(lesson):
@@ -132,7 +132,7 @@ def test_a_line_that_ends_in_chinese_goes_on_without_a_space(tmp_path):
         "# zh:\n# 一，\n# 二**三**\n# 四 q\n# 五。\n# 1. 六\n# en:\n# a\n# b\n\n\nx = 1\n"
     )
     text, code = read(path).cells
-    assert text == Text("一，二**三**四 q\n五。\n1. 六", "a\nb")
+    assert text == LessonText("一，二**三**四 q\n五。\n1. 六", "a\nb")
     assert code == Code("x = 1", 12)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from docs._build.markdown import fence
-from glasshead.lab.lessons import Lesson, Text, lessons, run, show_map
+from glasshead.lab.lessons import Lesson, LessonText, lessons, run, show_map
 
 WORDS = {
     "en": ("Lessons", "A short course on attention. Each lesson is a script that runs in seconds:"),
@@ -32,7 +32,7 @@ def played(lesson: Lesson) -> tuple[Shown, dict[str, bytes]]:
     shown, names, files = Shown(), {}, {}
     with TemporaryDirectory() as folder, _environment(folder):
         for number, cell in enumerate(lesson.cells):
-            if not isinstance(cell, Text):
+            if not isinstance(cell, LessonText):
                 said = io.StringIO()
                 with redirect_stdout(said), redirect_stderr(io.StringIO()):
                     run(lesson, cell, names)
@@ -64,7 +64,7 @@ def name_of(lesson: Lesson) -> str:
 def page(lesson: Lesson, language: Any, shown: Shown) -> str:
     out = []
     for number, cell in enumerate(lesson.cells):
-        if isinstance(cell, Text):
+        if isinstance(cell, LessonText):
             out.append(cell.of(language))
             continue
         out.append(fence(cell.source, "python"))

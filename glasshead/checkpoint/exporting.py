@@ -19,7 +19,7 @@ from glasshead.checkpoint.gguf_writing import check_gguf, write_gguf
 from glasshead.checkpoint.run import KINDS, Run, parameters
 from glasshead.checkpoint.weights import SafetensorsFolder
 from glasshead.errors import CheckpointError
-from glasshead.model.pretrained import Entry, HoldingFamily, family_for
+from glasshead.model.pretrained import HoldingFamily, ParameterSource, family_for
 from glasshead.text.foreign import tokenizer_files
 from glasshead.text.gguf_tokens import fields_of
 from glasshead.text.piece_model import piece_model
@@ -130,7 +130,7 @@ def _tensors(
     family: HoldingFamily[Any], config: Any, weights: SafetensorsFolder
 ) -> tuple[dict[str, Tensor], Callable[[str], Tensor]]:
     """Theirs on the meta device, and what reads one by its name."""
-    shapes, owners = dict[str, Tensor](), dict[str, Entry]()
+    shapes, owners = dict[str, Tensor](), dict[str, ParameterSource]()
     for entry in family.entries(config):
         if entry.ours in weights.shapes:
             parts = entry.split(weights.shapes[entry.ours])

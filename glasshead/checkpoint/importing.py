@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from glasshead.checkpoint.run import KINDS, Loaded, Run, RunConfig, parameters
 from glasshead.checkpoint.run import load as load_run
-from glasshead.checkpoint.source import Source, kind_of, open_source
+from glasshead.checkpoint.source import ForeignModel, kind_of, open_source
 from glasshead.checkpoint.weights import Weights
 from glasshead.errors import ConfigError, InputError
-from glasshead.model.pretrained import Entry, Family, Settings, family_of
+from glasshead.model.pretrained import Family, ForeignConfig, ParameterSource, family_of
 
 __all__ = ["import_model", "load"]
 
@@ -82,11 +82,11 @@ class _Plan:
 
     family: Family[Any]
     config: Any
-    entries: dict[str, Entry]  # by our names
+    entries: dict[str, ParameterSource]  # by our names
     copies: dict[str, str]
     notes: list[str]
 
-    def run_config(self, source: Source) -> RunConfig:
+    def run_config(self, source: ForeignModel) -> RunConfig:
         data = {
             "task": {"gpt": "text", "transformer": "pairs"}.get(self.family.kind),
             "imported": {"from": source.name, "family": self.family.name, **source.kept},
@@ -98,11 +98,11 @@ class _Plan:
         return entry.join([weights.read(theirs) for theirs in entry.theirs])
 
 
-def _plan(source: Source) -> _Plan:
+def _plan(source: ForeignModel) -> _Plan:
     weights, where = source.weights, f"{source.name}: config.json"
     family = family_of(source.config, where)
     try:
-        config = family.config(Settings(source.config, where))
+        config = family.config(ForeignConfig(source.config, where))
         # Before anything is made in that number.
         layers = (config.n_layers, getattr(config, "n_decoder_layers", None) or 0)
         if max(layers) > len(weights.shapes):
@@ -148,7 +148,7 @@ def _plan(source: Source) -> _Plan:
 
 
 def _expected(
-    entries: Mapping[str, Entry], own: Mapping[str, Tensor]
+    entries: Mapping[str, ParameterSource], own: Mapping[str, Tensor]
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
     assert entries.keys() == own.keys(), entries.keys() ^ own.keys()
     for name, entry in entries.items():
@@ -187,7 +187,7 @@ def _check_copies(copies: Mapping[str, str], weights: Weights) -> None:
             )
 
 
-def _check_vocabulary(source: Source, vocab_size: int) -> None:
+def _check_vocabulary(source: ForeignModel, vocab_size: int) -> None:
     if source.tokenizer.vocab_size > vocab_size:
         raise InputError(
             f"{source.name}: the tokenizer has {source.tokenizer.vocab_size} ids, the model "
@@ -196,7 +196,7 @@ def _check_vocabulary(source: Source, vocab_size: int) -> None:
         )
 
 
-def _check_marks(source: Source, where: str) -> None:
+def _check_marks(source: ForeignModel, where: str) -> None:
     """A translator begins, ends and is padded with what the tokenizer takes for it."""
     for name, mark in (
         ("decoder_start_token_id", "<bos>"),

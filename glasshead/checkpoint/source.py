@@ -13,7 +13,7 @@ from glasshead.errors import InputError, install_hint, near_file
 from glasshead.text.foreign import find_tokenizer
 from glasshead.text.tokenizer import Tokenizer
 
-__all__ = ["Source", "kind_of", "open_source"]
+__all__ = ["ForeignModel", "kind_of", "open_source"]
 
 # What a model is made of; nothing of it is pickled and nothing is code.
 _FILES = ["*.json", "*.safetensors", "vocab.txt", "merges.txt", "*.spm"]
@@ -38,7 +38,7 @@ _IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class ForeignModel:
     """A model of another program, its tensors not yet read."""
 
     name: str
@@ -67,7 +67,7 @@ def kind_of(path: str | Path) -> Literal["run", "transformers", "gguf", "glass"]
     return "transformers" if theirs else "run"
 
 
-def open_source(source: str | Path) -> Source:
+def open_source(source: str | Path) -> ForeignModel:
     path = Path(source)
     if not path.exists():
         path = _from_hub(str(source))
@@ -82,14 +82,14 @@ def open_source(source: str | Path) -> Source:
     if "format" in config and "model_type" not in config:
         raise InputError(f"{path} is a run already", hint="use it as it is")
     kept = _kept(path, config)
-    return Source(str(source), config, SafetensorsFolder(path), find_tokenizer(path), kept)
+    return ForeignModel(str(source), config, SafetensorsFolder(path), find_tokenizer(path), kept)
 
 
-def _from_gguf(path: Path) -> Source:
+def _from_gguf(path: Path) -> ForeignModel:
     """With the tokenizer that lies beside it, if one does."""
     file, beside = GGUFFile(path), path.parent / "tokenizer.json"
     tokenizer = find_tokenizer(path.parent) if beside.is_file() else file.tokenizer()
-    return Source(str(path), file.config, file, tokenizer, file.kept)
+    return ForeignModel(str(path), file.config, file, tokenizer, file.kept)
 
 
 def _kept(path: Path, config: dict[str, Any]) -> dict[str, Any]:

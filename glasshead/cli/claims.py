@@ -12,7 +12,7 @@ import typer
 from glasshead.cli.terminal import Language, console, language, progress_bar
 
 if TYPE_CHECKING:
-    from glasshead.lab.claims.running import Plan
+    from glasshead.lab.claims.running import ClaimsPlan
     from glasshead.lab.claims.store import Stored
 
 __all__ = ["claims"]
@@ -118,9 +118,9 @@ def claims(
         if not words and not quick:
             _list(out, spoken)
             return
-        from glasshead.lab.claims.running import Plan
+        from glasshead.lab.claims.running import ClaimsPlan
 
-        plan = Plan(out, quick, seeds, jobs or _cores(), again)
+        plan = ClaimsPlan(out, quick, seeds, jobs or _cores(), again)
         _measure(_numbers(words), plan, spoken)
     except OSError as error:
         raise InputError(
@@ -177,11 +177,11 @@ def _list(out: Path, lang: str) -> None:
     print(says["hint"], file=sys.stderr)
 
 
-def _measure(numbers: list[int], plan: "Plan", lang: str) -> None:
+def _measure(numbers: list[int], plan: "ClaimsPlan", lang: str) -> None:
     from glasshead.lab.claims.running import run
 
     terminal = console()
-    with _Progress(numbers, plan) as progress:
+    with _ClaimsProgress(numbers, plan) as progress:
         for stored, is_new in run(numbers, plan, progress.told):
             progress.finished(stored.number)
             with progress.aside():
@@ -227,10 +227,10 @@ def _report(out: Path, page: Path | None, docs: Path | None, ladder: Path, lang:
     print("\n".join(map(str, written)))
 
 
-class _Progress:
+class _ClaimsProgress:
     """A bar over everything on a terminal; otherwise a line when a claim begins."""
 
-    def __init__(self, numbers: list[int], plan: "Plan") -> None:
+    def __init__(self, numbers: list[int], plan: "ClaimsPlan") -> None:
         from glasshead.lab.claims.running import expected_seconds
 
         self._expected = {number: expected_seconds(number, plan) for number in numbers}
@@ -240,7 +240,7 @@ class _Progress:
         self._bar = progress_bar()
         self._task = self._bar.add_task("", total=sum(self._expected.values()))
 
-    def __enter__(self) -> "_Progress":
+    def __enter__(self) -> "_ClaimsProgress":
         self._bar.start()
         return self
 

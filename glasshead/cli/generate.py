@@ -14,7 +14,7 @@ from glasshead.cli.flags import with_flags
 from glasshead.cli.terminal import Device, read_text
 
 if TYPE_CHECKING:
-    from glasshead.generate.stream import Piece
+    from glasshead.generate.stream import TextPiece
 
 __all__ = ["generate"]
 
@@ -130,7 +130,7 @@ class Samples:
         self.last = ""
         self._show()
 
-    def add(self, piece: "Piece") -> None:
+    def add(self, piece: "TextPiece") -> None:
         self.waiting[piece.row].append(piece.text)
         self.ended[piece.row] = piece.finish is not None
         self._show()
@@ -160,7 +160,7 @@ class JsonSamples:
         self.prompt, self.seed = prompt, seed
         self.texts, self.tokens = [""] * n, [0] * n
 
-    def add(self, piece: "Piece") -> None:
+    def add(self, piece: "TextPiece") -> None:
         import json
 
         self.texts[piece.row] += piece.text

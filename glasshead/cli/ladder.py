@@ -76,7 +76,7 @@ def ladder(
     climbs: list[Climb] = []
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with _Progress(len(numbers) * seeds) as progress:
+        with _LadderProgress(len(numbers) * seeds) as progress:
             for one in climb(
                 numbers, data, seeds=seeds, steps=steps, folder=out, progress=progress.stepped
             ):
@@ -104,7 +104,7 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-class _Progress:
+class _LadderProgress:
     """A bar on a terminal, otherwise a line for each rung that is done."""
 
     def __init__(self, climbs: int) -> None:
@@ -112,7 +112,7 @@ class _Progress:
         self._task = self._bar.add_task("", total=climbs)
         self._done = 0
 
-    def __enter__(self) -> "_Progress":
+    def __enter__(self) -> "_LadderProgress":
         self._bar.start()
         return self
 

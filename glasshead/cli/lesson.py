@@ -79,13 +79,13 @@ def lesson(
 def _plays(found: "Lesson", words: Any, out: "Console", waits: bool) -> bool:
     """Cell by cell; False if the reader leaves before the end."""
     from glasshead.lab.lesson_page import THEME, highlighted, markdown
-    from glasshead.lab.lessons import Text, run
+    from glasshead.lab.lessons import LessonText, run
     from glasshead.machine import settle_half_precision
 
     settle_half_precision()  # before torch computes anything
     names: dict[str, Any] = {}
     for place, cell in enumerate(found.cells):
-        if isinstance(cell, Text):
+        if isinstance(cell, LessonText):
             if place and waits and not _goes_on(_SAYS[words]["enter"]):
                 return False
             with out.use_theme(THEME):

@@ -19,7 +19,7 @@ from glasshead.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from glasshead.observe.atlas import Atlas
+    from glasshead.observe.atlas import Trace
     from glasshead.observe.picture import Sheet
     from glasshead.observe.view import View
     from glasshead.observe.words import Word
@@ -119,7 +119,7 @@ def look(
     config = ViewConfig(tokens or query is not None, log, hide_sink, ratio)
     spoken = _language(lang)
     view = View(_recorded(model, text, device, max_tokens, beyond, spoken), config)
-    asked = Asked(view, layer, head, word, query, statistic, spoken)
+    asked = LookOptions(view, layer, head, word, query, statistic, spoken)
     if out is not None:
         from glasshead.observe.picture import save
 
@@ -136,7 +136,7 @@ def look(
         _print(asked, model, text, top)
 
 
-class Asked:
+class LookOptions:
     """What the options ask for."""
 
     def __init__(
@@ -177,7 +177,7 @@ class Asked:
         return picture.grid_sheet(self.view, self.heads, self.lang)
 
 
-def _print(asked: Asked, model: str, text: str | None, top: int) -> None:
+def _print(asked: LookOptions, model: str, text: str | None, top: int) -> None:
     from glasshead.observe import look_tables as tables
     from glasshead.observe.picture_terminal import show
 
@@ -215,7 +215,7 @@ def _recorded(
     max_tokens: int | None,
     beyond: bool,
     lang: Literal["zh", "en"],
-) -> "Atlas":
+) -> "Trace":
     """What the model looked at, or what a file says that one looked at."""
     from glasshead.errors import InputError
     from glasshead.observe.atlas import open_glass

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from glasshead.text.tokenizer import Tokenizer
     from glasshead.train.config import TrainConfig
     from glasshead.train.loop import Trainer
-    from glasshead.train.progress import Watch
-    from glasshead.train.runs import Place
+    from glasshead.train.progress import ProgressListener
+    from glasshead.train.runs import Context
     from glasshead.train.task import Outcome
 
 __all__ = ["train"]
@@ -156,10 +156,10 @@ def train(
     from glasshead.checkpoint.processes import joined
     from glasshead.generate.beam import greedy_decoder
     from glasshead.train import runs
-    from glasshead.train.progress import Watch
+    from glasshead.train.progress import ProgressListener
 
     known = named or task or (PRESETS[preset].task if preset in PRESETS else None)
-    subject = runs.find_subject(known or "text")
+    subject = runs.find_dataset(known or "text")
     size = preset or presets_for(subject.name)[0]
     if show:
         print(runs.shown(subject, find_preset(size, subject.name), given))
@@ -169,7 +169,7 @@ def train(
     first = sources.get("sources", [subject.name])[0]
     out = out or _free_name(_name(first, from_.name if from_ else size), resume)
 
-    def begin(place: "Place") -> "Trainer":
+    def begin(place: "Context") -> "Trainer":
         if resume is not None:
             return runs.resume(resume, sources, given, place, named)
         if _under_torchrun() and (out / "config.json").exists():  # it starts anew what was killed
@@ -187,8 +187,8 @@ def train(
             hint="torchrun --standalone --nproc-per-node 2 -m glasshead train ...",
         )
     with joined() as processes:
-        watch = _watch() if processes.first else Watch()
-        place = runs.Place(
+        watch = _watch() if processes.first else ProgressListener()
+        place = runs.Context(
             cache or _cache(), watch, _sample, greedy_decoder, _tokenising(), processes
         )
         trainer = begin(place) if processes.first else runs.follow(place)
@@ -239,15 +239,17 @@ def _words(files: list[str] | None) -> str:
     return " ".join(files or [])
 
 
-def _watch() -> "Watch":
-    from glasshead.train.progress import Bar, Lines
+def _watch() -> "ProgressListener":
+    from glasshead.train.progress import ProgressBar, ProgressLines
 
     if not sys.stderr.isatty():
-        return Lines()
+        return ProgressLines()
     from rich.console import Console
 
     plain = bool(os.environ.get("NO_COLOR"))
-    return Bar(Console(stderr=True, color_system=None if plain else "auto", highlight=False))
+    return ProgressBar(
+        Console(stderr=True, color_system=None if plain else "auto", highlight=False)
+    )
 
 
 def _tokenising() -> Callable[[int, int], None]:

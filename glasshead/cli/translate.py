@@ -86,7 +86,7 @@ def translate(
     lowercase = loaded.reads_small_letters
     translator = Translator(model, loaded.tokenizer, config, n_best=n_best, lowercase=lowercase)
     looks = Looks(translator, layer, head) if align else None
-    show = JsonLines(looks) if as_json else Lines(looks, n_best)
+    show = JsonLines(looks) if as_json else TranslationLines(looks, n_best)
     first = 1
     for readings in _readings(translator, text):
         for number, translation in enumerate(translator.write(readings), first):
@@ -203,7 +203,7 @@ class Looks:
             yield f"  {word}{' ' * (width - cell_len(word))}  {cells}"
 
 
-class Lines:
+class TranslationLines:
     """Translations as lines of text."""
 
     def __init__(self, looks: Looks | None, n_best: int) -> None:

@@ -13,7 +13,7 @@ from glasshead.attention.hooks import AttentionCall, AttentionHook
 from glasshead.attention.scores import observed
 from glasshead.errors import ConfigError
 from glasshead.generate.decode import evaluating
-from glasshead.generate.rows import Marks
+from glasshead.generate.rows import SpecialTokens
 from glasshead.model.layers import CrossBlock
 from glasshead.model.transformer import Transformer
 from glasshead.observe.hooks import attached
@@ -52,7 +52,7 @@ def align(
     block = model.decoder.blocks[layer]
     assert isinstance(block, CrossBlock)
     # The last word is written and not read: with learned positions there may be none for it.
-    target_in = [Marks.of(tokenizer, model).bos, *target[:-1]]
+    target_in = [SpecialTokens.of(tokenizer, model).bos, *target[:-1]]
     device = model.head.weight.device
     kept = _Keep()
     with evaluating(list(model.modules())), attached({block.cross: kept}):

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from glasshead.errors import ConfigError, InputError
 from glasshead.generate.decode import check_max_tokens, evaluating
-from glasshead.generate.rows import Marks, Rows, by_length
+from glasshead.generate.rows import SpecialTokens, TranslationRows, by_length
 from glasshead.model.transformer import Transformer
 from glasshead.text.tokenizer import Tokenizer
 
@@ -88,7 +88,7 @@ def penalty(n: int, alpha: float) -> float:
 def search(
     model: Transformer,
     sources: Sequence[Sequence[int]],
-    marks: Marks,
+    marks: SpecialTokens,
     config: SearchConfig = PAPER,
     n_best: int = 1,
     *,
@@ -107,7 +107,9 @@ def search(
     for indices in by_length(sources, _room(model, config.beam, read)):
         some = [beams[index] for index in indices]
         with evaluating(list(model.modules())):
-            rows = Rows(model, [sources[index] for index in indices], marks, cached=cached)
+            rows = TranslationRows(
+                model, [sources[index] for index in indices], marks, cached=cached
+            )
             while rows.owners:
                 rows.go_on(*_advance(some, rows, rows.best(config.beam)))
     return [beam.best for beam in beams]
@@ -116,7 +118,7 @@ def search(
 def greedy(
     model: Transformer,
     sources: Sequence[Sequence[int]],
-    marks: Marks,
+    marks: SpecialTokens,
     config: SearchConfig = PAPER,
     *,
     cached: bool = True,
@@ -128,7 +130,9 @@ def greedy(
     log_probs, ended = [0.0] * len(sources), [False] * len(sources)
     for indices in by_length(sources, _room(model, 1, read)):
         with evaluating(list(model.modules())):
-            rows = Rows(model, [sources[index] for index in indices], marks, cached=cached)
+            rows = TranslationRows(
+                model, [sources[index] for index in indices], marks, cached=cached
+            )
             while rows.owners:
                 parents, tokens = [], []
                 for row, [(log_prob, token)] in enumerate(rows.best(1)):
@@ -161,7 +165,9 @@ def greedy_decoder(
     config = SearchConfig(max_tokens=max_tokens)
 
     def decode(model: Transformer, sources: Sequence[Sequence[int]]) -> list[list[int]]:
-        return [list(h.ids) for h in greedy(model, sources, Marks.of(tokenizer, model), config)]
+        return [
+            list(h.ids) for h in greedy(model, sources, SpecialTokens.of(tokenizer, model), config)
+        ]
 
     return decode
 
@@ -205,7 +211,7 @@ class _Beam:
 
 
 def _advance(
-    beams: list[_Beam], rows: Rows, best: list[list[tuple[float, int]]]
+    beams: list[_Beam], rows: TranslationRows, best: list[list[tuple[float, int]]]
 ) -> tuple[list[int], list[int]]:
     """One step of all searches: the rows that go on, and the new id of each."""
     parents: list[int] = []

@@ -29,7 +29,7 @@ from glasshead.errors import ConfigError, InputError
 from glasshead.generate.sampling import PLAIN, SamplingConfig, choose
 from glasshead.model.gpt import GPT
 
-__all__ = ["Decoder", "check_max_tokens", "check_prompts", "evaluating", "generate"]
+__all__ = ["PlainDecoder", "check_max_tokens", "check_prompts", "evaluating", "generate"]
 
 
 def generate(
@@ -55,11 +55,11 @@ def generate(
             model, prompts, config, max_tokens=max_tokens, stop_ids=stop_ids, seed=seed
         )
     else:
-        decoder = Decoder(model, prompts, config, stop_ids=stop_ids, seed=seed, cached=False)
+        decoder = PlainDecoder(model, prompts, config, stop_ids=stop_ids, seed=seed, cached=False)
     return (decoder.step() for _ in takewhile(lambda _: decoder.live, range(max_tokens)))
 
 
-class Decoder:
+class PlainDecoder:
     """Texts being continued: `step` adds an id to each, `finish` ends one from outside."""
 
     def __init__(

@@ -18,7 +18,7 @@ from glasshead.attention.cache import FixedCache
 from glasshead.attention.mask import Mask
 from glasshead.attention.norm import RMSNorm
 from glasshead.attention.position import RotaryPositions
-from glasshead.generate.decode import Decoder, evaluating
+from glasshead.generate.decode import PlainDecoder, evaluating
 from glasshead.generate.lean import LeanDecoder, lean_serves, touched
 from glasshead.generate.sampling import GREEDY, PLAIN, SamplingConfig, choose, not_finite
 from glasshead.machine import triton_works
@@ -41,13 +41,13 @@ def new_decoder(
     max_tokens: int,
     stop_ids: Collection[int] = (),
     seed: int = 0,
-) -> Decoder:
+) -> PlainDecoder:
     """The fastest decoder for this model where it is."""
     if serves(model):
         return GraphDecoder(
             model, prompts, config, max_tokens=max_tokens, stop_ids=stop_ids, seed=seed
         )
-    kind = LeanDecoder if lean_serves(model) else Decoder
+    kind = LeanDecoder if lean_serves(model) else PlainDecoder
     return kind(model, prompts, config, stop_ids=stop_ids, seed=seed)
 
 
@@ -78,8 +78,8 @@ def _blocks(model: GPT) -> list[Block]:
     return [block for block in model.blocks if isinstance(block, Block)]
 
 
-class GraphDecoder(Decoder):
-    """Gives what `Decoder` gives, some steps of all texts at a time.
+class GraphDecoder(PlainDecoder):
+    """Gives what `PlainDecoder` gives, some steps of all texts at a time.
 
     In half precision the ids of near ties may differ: its logits are rounded less.
     """

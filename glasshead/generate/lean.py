@@ -25,7 +25,7 @@ from glasshead.attention.position import (
     SinusoidalPositions,
     SplitSinusoidalPositions,
 )
-from glasshead.generate.decode import Decoder
+from glasshead.generate.decode import PlainDecoder
 from glasshead.generate.int8 import Int8Linear
 from glasshead.model.gpt import GPT
 from glasshead.model.layers import Activated, Block, FeedForward, GatedFeedForward, Sublayer
@@ -114,8 +114,8 @@ class LeanStep:
         return self._model.logits(self._norm(x))
 
 
-class LeanDecoder(Decoder):
-    """Gives what `Decoder` gives, sooner; prompts go the usual way."""
+class LeanDecoder(PlainDecoder):
+    """Gives what `PlainDecoder` gives, sooner; prompts go the usual way."""
 
     @cached_property
     def _lean(self) -> LeanStep:

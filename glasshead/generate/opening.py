@@ -14,20 +14,20 @@ from glasshead.generate.int8 import to_int8
 from glasshead.generate.recorded import Reads, Translates
 from glasshead.model.gpt import GPT
 from glasshead.model.transformer import Transformer
-from glasshead.observe.subject import Subject
+from glasshead.observe.subject import Inspectable
 from glasshead.observe.transformers_folder import TransformersFolder
 
 __all__ = ["open_gpt", "open_subject", "open_translator", "subject_of"]
 
 
-def open_subject(path: str | Path, device: torch.device | None = None) -> Subject:
+def open_subject(path: str | Path, device: torch.device | None = None) -> Inspectable:
     """Open a model to record its attention. A folder of transformers runs in that library."""
     if kind_of(path) == "transformers":
         return TransformersFolder(Path(path), device or torch.device("cpu"))
     return subject_of(load(path), device or torch.device("cpu"))
 
 
-def subject_of(loaded: Loaded, device: torch.device | None = None) -> Subject:
+def subject_of(loaded: Loaded, device: torch.device | None = None) -> Inspectable:
     """Prepare a loaded model for recording, where it is unless a device is given."""
     device = device or next(loaded.model.parameters()).device
     return (Translates if isinstance(loaded.model, Transformer) else Reads)(loaded, device)

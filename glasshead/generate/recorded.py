@@ -5,17 +5,17 @@ import torch
 from glasshead.checkpoint import Loaded
 from glasshead.errors import InputError
 from glasshead.generate.beam import search
-from glasshead.generate.rows import Marks
+from glasshead.generate.rows import SpecialTokens
 from glasshead.model.gpt import GPT
 from glasshead.model.transformer import Encoder, Reader, Transformer
-from glasshead.observe.atlas import Atlas
-from glasshead.observe.subject import ALL, RecordConfig, Subject, written
+from glasshead.observe.atlas import Trace
+from glasshead.observe.subject import ALL, Inspectable, RecordConfig, written
 from glasshead.observe.words import spelled
 
 __all__ = ["Reads", "Translates"]
 
 
-class Ours(Subject):
+class Ours(Inspectable):
     def __init__(self, loaded: Loaded, device: torch.device) -> None:
         super().__init__(loaded.path.resolve().name, loaded.model, device)
         self.tokenizer = loaded.tokenizer
@@ -29,7 +29,7 @@ class Ours(Subject):
 class Reads(Ours):
     """A GPT, or an encoder that answers at each position."""
 
-    def record(self, text: str, config: RecordConfig = ALL) -> Atlas:
+    def record(self, text: str, config: RecordConfig = ALL) -> Trace:
         model = self.model
         assert isinstance(model, GPT | Reader | Encoder)
         ids = self._encoded(text, config)
@@ -50,14 +50,14 @@ class Reads(Ours):
 class Translates(Ours):
     """Encoder and decoder, with the translation that `translate` gives."""
 
-    def record(self, text: str, config: RecordConfig = ALL) -> Atlas:
+    def record(self, text: str, config: RecordConfig = ALL) -> Trace:
         model = self.model
         assert isinstance(model, Transformer)
         if not text.strip():
             raise InputError("the text is empty", hint="give a text to translate")
         source = self._encoded(text.strip(), config)
         self._fits(len(source), model.config.max_len, config, model.config.positions != "learned")
-        marks = Marks.of(self.tokenizer, model)
+        marks = SpecialTokens.of(self.tokenizer, model)
         [[found]] = search(model, [source], marks)
         said = [marks.bos, *found.ids, *[marks.eos] * found.ended]
         tokens, last = written(spelled(self.tokenizer, said))

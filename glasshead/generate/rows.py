@@ -14,11 +14,11 @@ from glasshead.errors import InputError, NotFiniteError
 from glasshead.model.transformer import Transformer
 from glasshead.text.tokenizer import Tokenizer
 
-__all__ = ["Marks", "Rows", "by_length"]
+__all__ = ["SpecialTokens", "TranslationRows", "by_length"]
 
 
 @dataclass(frozen=True)
-class Marks:
+class SpecialTokens:
     """The ids that begin and end a translation, and those that are never written."""
 
     bos: int
@@ -26,7 +26,7 @@ class Marks:
     never: tuple[int, ...]
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer, model: Transformer) -> "Marks":
+    def of(cls, tokenizer: Tokenizer, model: Transformer) -> "SpecialTokens":
         """By the tokenizer's specials. What stands for no text is never written."""
         specials = tokenizer.specials
         for name in ("<bos>", "<eos>"):
@@ -40,14 +40,14 @@ class Marks:
         return cls(specials["<bos>"], specials["<eos>"], tuple(sorted(never)))
 
 
-class Rows:
+class TranslationRows:
     """Translations of a batch of sources, all of one length so far. Use it in evaluation mode."""
 
     def __init__(
         self,
         model: Transformer,
         sources: Sequence[Sequence[int]],
-        marks: Marks,
+        marks: SpecialTokens,
         *,
         cached: bool = True,
     ) -> None:

@@ -18,7 +18,7 @@ from glasshead.generate.stream import start_ids, stream
 from glasshead.generate.translate import Translator
 from glasshead.model.gpt import GPT
 from glasshead.model.transformer import Transformer
-from glasshead.observe.atlas import Atlas
+from glasshead.observe.atlas import Trace
 
 __all__ = ["complete", "look", "translate"]
 
@@ -103,7 +103,7 @@ def translate(
     return said[0] if isinstance(text, str) else said
 
 
-def look(run: str | Path | Loaded, text: str) -> Atlas:
+def look(run: str | Path | Loaded, text: str) -> Trace:
     """What every head looked at while a model read a text, and translated it if it translates.
 
     Args:

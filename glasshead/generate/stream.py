@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from glasshead.errors import ConfigError
-from glasshead.generate.decode import Decoder, check_max_tokens
+from glasshead.generate.decode import PlainDecoder, check_max_tokens
 from glasshead.generate.graphed import new_decoder
 from glasshead.generate.sampling import PLAIN, SamplingConfig
 from glasshead.model.gpt import GPT
 from glasshead.text.tokenizer import StreamDecoder, Tokenizer
 
-__all__ = ["Piece", "TextStream", "start_ids", "stream"]
+__all__ = ["TextPiece", "TextStream", "start_ids", "stream"]
 
 
 @dataclass(frozen=True)
-class Piece:
+class TextPiece:
     """What one new id adds to one text; often nothing yet."""
 
     row: int
@@ -37,7 +37,7 @@ def stream(
     max_tokens: int,
     stop: Sequence[str] = (),
     seed: int = 0,
-) -> Iterator[Piece]:
+) -> Iterator[TextPiece]:
     """The continuations of all prompts, a piece for each text and step.
 
     A text ends after `max_tokens` ids ("length"), before a stop string, or at an id that stands
@@ -50,7 +50,9 @@ def stream(
     return _pieces(decoder, [TextStream(tokenizer, stop) for _ in prompts], max_tokens)
 
 
-def _pieces(decoder: Decoder, texts: list["TextStream"], max_tokens: int) -> Iterator[Piece]:
+def _pieces(
+    decoder: PlainDecoder, texts: list["TextStream"], max_tokens: int
+) -> Iterator[TextPiece]:
     for count in range(1, max_tokens + 1):
         live = tuple(decoder.live)
         if not live:
@@ -60,15 +62,15 @@ def _pieces(decoder: Decoder, texts: list["TextStream"], max_tokens: int) -> Ite
             token, text = step[row], texts[row]
             new = text.flush() if token is None else text.push(token)
             if token is None:
-                yield Piece(row, new, "stop")
+                yield TextPiece(row, new, "stop")
             elif text.done:
                 decoder.finish(row)
-                yield Piece(row, new, "stop")
+                yield TextPiece(row, new, "stop")
             elif count == max_tokens:
                 new += text.flush()
-                yield Piece(row, new, "stop" if text.done else "length")
+                yield TextPiece(row, new, "stop" if text.done else "length")
             else:
-                yield Piece(row, new)
+                yield TextPiece(row, new)
 
 
 class TextStream:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from glasshead.generate.beam import PAPER, Hypothesis, SearchConfig, check_n_best, greedy, search
-from glasshead.generate.rows import Marks
+from glasshead.generate.rows import SpecialTokens
 from glasshead.generate.splitting import join, split
 from glasshead.model.transformer import Transformer
 from glasshead.observe.words import characters, spelled
@@ -78,7 +78,7 @@ class Translator:
         check_n_best(n_best, config)
         self.model, self.tokenizer, self.config = model, tokenizer, config
         self.n_best, self.lowercase = n_best, lowercase
-        self.marks = Marks.of(tokenizer, model)
+        self.marks = SpecialTokens.of(tokenizer, model)
 
     def __call__(self, texts: Sequence[str]) -> list[Translation]:
         return self.write([self.read(text) for text in texts])

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from glasshead.generate.beam import SearchConfig, greedy
-from glasshead.generate.rows import Marks
+from glasshead.generate.rows import SpecialTokens
 from glasshead.lab.looking import attentions, crossings, looking
 from glasshead.lab.referents import Head, Heads, Truth, head_figures, rows_of
 from glasshead.model.transformer import Transformer
@@ -115,7 +115,7 @@ def translations(
     ids = [tokenizer.ids_of(pieces(story.tokens[source], source)) for story in stories]
     # No story is longer; a model that was not trained would never come to an end.
     config = SearchConfig(max_tokens=64)
-    return [list(one.ids) for one in greedy(model, ids, Marks.of(tokenizer, model), config)]
+    return [list(one.ids) for one in greedy(model, ids, SpecialTokens.of(tokenizer, model), config)]
 
 
 @dataclass(frozen=True, eq=False)

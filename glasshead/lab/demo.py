@@ -22,8 +22,8 @@ from torch import nn
 from glasshead.checkpoint import Loaded, load
 from glasshead.errors import InputError
 from glasshead.lab.alignments import TranslatorFigures, measure_translator
-from glasshead.lab.demo_sentence import Reading, Rendering, read, render
-from glasshead.lab.demo_training import Job, train_all
+from glasshead.lab.demo_sentence import Rendering, StoryReading, read, render
+from glasshead.lab.demo_training import TrainingJob, train_all
 from glasshead.lab.referents import Head, Heads, ReaderFigures, measure_reader
 from glasshead.model.transformer import Reader, Transformer
 from glasshead.text.tinyworld import World
@@ -56,7 +56,9 @@ class Demo:
     reader_untrained: ReaderFigures
     translator: TranslatorFigures
     translator_untrained: TranslatorFigures
-    readings: tuple[Reading, Reading]  # of the document's sentence, and with its other ending
+    readings: tuple[
+        StoryReading, StoryReading
+    ]  # of the document's sentence, and with its other ending
     renderings: tuple[Rendering, Rendering]
     parameters: dict[str, int]  # how many each model has
     steps: dict[str, int]
@@ -136,8 +138,8 @@ def train(work: Path, seed: int, steps: int | None, progress: Progress) -> float
         flags |= {"steps": steps, **few}
     train_all(
         [
-            Job("reader", "refer", work / "reader", flags),
-            Job("translator", "world", work / "translator", flags),
+            TrainingJob("reader", "refer", work / "reader", flags),
+            TrainingJob("translator", "world", work / "translator", flags),
         ],
         progress,
     )

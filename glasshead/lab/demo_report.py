@@ -8,7 +8,7 @@ from typing import Any
 
 from glasshead.lab.demo import Demo
 from glasshead.lab.demo_pictures import grid, matrix, strips
-from glasshead.lab.demo_sentence import Reading, Rendering
+from glasshead.lab.demo_sentence import Rendering, StoryReading
 from glasshead.lab.demo_tables import ROWS, commands, numbered, trained, truths, values
 from glasshead.lab.demo_words import TEXTS, Language
 from glasshead.lab.report_shell import shell
@@ -80,7 +80,7 @@ def _name(layer: int, head: int) -> str:
     return f"L{layer} H{head}"
 
 
-def _strips(reading: Reading) -> str:
+def _strips(reading: StoryReading) -> str:
     n_layers, n_heads = reading.maps.shape[:2]
     rows = {
         _name(layer, head): reading.maps[layer, head, reading.last]

@@ -14,7 +14,7 @@ from glasshead.text.tinyworld.tokens import pieces
 from glasshead.text.tokenizer import WordTokenizer
 from glasshead.train.refer import story_batch
 
-__all__ = ["Answer", "Reading", "Rendering", "read", "render"]
+__all__ = ["Answer", "Rendering", "StoryReading", "read", "render"]
 
 LANG = "zh"
 PRONOUNS = {"er", "sie", "es", "ihn", "ihm", "ihr"}
@@ -27,7 +27,7 @@ class Answer:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class StoryReading:
     """A story as the reader reads it."""
 
     tokens: tuple[str, ...]
@@ -51,7 +51,7 @@ class Reading:
 
 
 @torch.no_grad()
-def read(model: Reader, tokenizer: WordTokenizer, story: Story, best: Head) -> Reading:
+def read(model: Reader, tokenizer: WordTokenizer, story: Story, best: Head) -> StoryReading:
     batch = story_batch([story], tokenizer, LANG)
     layers = attentions(model.encoder)
     with looking(layers) as maps:
@@ -67,7 +67,7 @@ def read(model: Reader, tokenizer: WordTokenizer, story: Story, best: Head) -> R
         return said, changed
 
     cut_all, changed = without(None)
-    return Reading(
+    return StoryReading(
         tokens=story.tokens[LANG],
         answers={place: _answer(probs[place], tokenizer) for place in places},
         wanted={pronoun.index: pronoun.word for pronoun in story.pronouns[LANG]},

@@ -14,7 +14,7 @@ from rich.text import Text
 from torch import Tensor
 
 from glasshead.lab.demo import Demo
-from glasshead.lab.demo_sentence import Answer, Reading, Rendering
+from glasshead.lab.demo_sentence import Answer, Rendering, StoryReading
 from glasshead.lab.demo_words import TEXTS, Language
 from glasshead.lab.walkthrough_tables import bar
 
@@ -117,7 +117,7 @@ def _bullet(text: Text) -> RenderableType:
     return grid
 
 
-def _sentence(reading: Reading) -> Text:
+def _sentence(reading: StoryReading) -> Text:
     """The story, each pronoun followed by what the reader says it stands for."""
     text = Text()
     for place, token in enumerate(reading.tokens):
@@ -130,7 +130,7 @@ def _sentence(reading: Reading) -> Text:
     return text
 
 
-def _answers(reading: Reading, words: Mapping[str, str]) -> Iterator[Text]:
+def _answers(reading: StoryReading, words: Mapping[str, str]) -> Iterator[Text]:
     for place, answer in reading.answers.items():
         if answer.word != reading.wanted[place]:
             yield Text(words["wrong"].format(word=reading.wanted[place]), style="red")

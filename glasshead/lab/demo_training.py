@@ -16,13 +16,13 @@ from typing import Any
 from glasshead.errors import ConfigError, GlassheadError
 from glasshead.machine import settle_half_precision
 
-__all__ = ["Job", "train_all"]
+__all__ = ["TrainingJob", "train_all"]
 
 EVERY = 10  # steps between two reports
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingJob:
     """A run to train: as `glasshead train --task TASK --preset NAME` would, with these flags."""
 
     name: str  # of its preset too
@@ -31,7 +31,9 @@ class Job:
     flags: dict[str, Any]
 
 
-def train_all(jobs: Sequence[Job], progress: Callable[[str, float, float | None], object]) -> None:
+def train_all(
+    jobs: Sequence[TrainingJob], progress: Callable[[str, float, float | None], object]
+) -> None:
     """Train them all; `progress` hears of each how much is done and its loss."""
     # Spawned, not forked: a copy of a process with running threads can stand still for ever.
     context = multiprocessing.get_context("spawn")
@@ -70,25 +72,25 @@ def train_all(jobs: Sequence[Job], progress: Callable[[str, float, float | None]
                 process.join()
 
 
-def _work(job: Job, reports: Any) -> None:
+def _work(job: TrainingJob, reports: Any) -> None:
     """One process: train, and say how it goes; None at the end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it and ends its workers
     threading.Thread(target=_end_with_parent, daemon=True).start()
     settle_half_precision()  # before torch computes anything
     from glasshead.train import runs
     from glasshead.train.presets import find_preset
-    from glasshead.train.progress import Now, Watch
+    from glasshead.train.progress import Now, ProgressListener
 
-    class Told(Watch):
+    class Told(ProgressListener):
         def stepped(self, now: Now) -> None:
             if now.step % EVERY == 0 or now.done >= 1:
                 reports.put((job.name, (now.done, now.loss)))
 
     here = {"device": "cpu", "threads": 1, "tensorboard": False}
-    place = runs.Place(job.out.parent / "cache", Told())
+    place = runs.Context(job.out.parent / "cache", Told())
     try:
         trainer = runs.begin(
-            runs.find_subject(job.task),
+            runs.find_dataset(job.task),
             {},
             find_preset(job.name, job.task),
             {**here, **job.flags},

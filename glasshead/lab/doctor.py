@@ -24,7 +24,7 @@ from glasshead.lab.kernels import CALLS, DTYPES, Choice, choices
 from glasshead.machine import cpu_flags, cpu_name, settle_half_precision
 
 __all__ = [
-    "CALLS", "CPU", "DTYPES", "Device", "Findings", "Package", "Problem", "Torch", "as_json",
+    "CALLS", "CPU", "DTYPES", "DeviceReport", "Findings", "Package", "Problem", "Torch", "as_json",
     "examine", "packages",
 ]  # fmt: skip
 
@@ -50,7 +50,7 @@ class CPU:
 
 
 @dataclass(frozen=True)
-class Device:
+class DeviceReport:
     device: str
     name: str
     memory: int | None  # bytes
@@ -85,7 +85,7 @@ class Findings:
     system: str
     torch: Torch
     cpu: CPU
-    devices: tuple[Device, ...]
+    devices: tuple[DeviceReport, ...]
     warnings: tuple[str, ...]  # what torch said when it was asked for devices
     kernels: tuple[Choice, ...]
     triton: str | None
@@ -272,17 +272,17 @@ def _torch() -> tuple[Torch, Any]:
     return Torch(torch.__version__, build), torch
 
 
-def _devices(torch: Any) -> tuple[tuple[Device, ...], tuple[str, ...]]:
-    found = [Device("cpu", cpu_name(), _memory())]
+def _devices(torch: Any) -> tuple[tuple[DeviceReport, ...], tuple[str, ...]]:
+    found = [DeviceReport("cpu", cpu_name(), _memory())]
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
         try:
             for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
                 about = torch.cuda.get_device_properties(number)
-                found.append(Device(f"cuda:{number}", about.name, about.total_memory))
+                found.append(DeviceReport(f"cuda:{number}", about.name, about.total_memory))
             if torch.backends.mps.is_available():
                 memory = torch.mps.recommended_max_memory()
-                found.append(Device("mps", cpu_name(), memory))
+                found.append(DeviceReport("mps", cpu_name(), memory))
         except RuntimeError as error:  # a driver that is there and does not work
             return tuple(found), (_first_line(error),)
     return tuple(found), tuple(_first_line(warning.message) for warning in heard)

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from glasshead.lab.doctor import CALLS, DTYPES, Device, Findings, Package, Problem
+from glasshead.lab.doctor import CALLS, DTYPES, DeviceReport, Findings, Package, Problem
 
 __all__ = ["tables"]
 
@@ -191,7 +191,7 @@ def _machine(found: Findings, text: dict[str, str]) -> Table:
     return table
 
 
-def _memory(device: Device, text: dict[str, str]) -> str:
+def _memory(device: DeviceReport, text: dict[str, str]) -> str:
     if device.memory is None:
         return device.name
     return text["memory"].format(name=device.name, gib=device.memory / 2**30)

@@ -79,14 +79,14 @@ def _run(backend: "Backend", call: "Call") -> str:
 
     seen: list[str] = []
 
-    class Watch(TorchDispatchMode):
+    class KernelLog(TorchDispatchMode):
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
         ) -> Any:
             seen.append(func.name())
             return func(*args, **(kwargs or {}))
 
-    with Watch():
+    with KernelLog():
         context = backend.run(call).context
     if call.needs_grad:
         context.sum().backward()

@@ -28,7 +28,7 @@ from glasshead.train.config import TrainConfig
 from glasshead.train.language import Corpus, LanguageTask, TextConfig
 from glasshead.train.loop import Trainer
 from glasshead.train.machine import pick_device, pick_precision
-from glasshead.train.progress import Now, Watch
+from glasshead.train.progress import Now, ProgressListener
 from glasshead.train.runs import free_name
 
 __all__ = ["Climb", "LadderText", "Point", "Summary", "climb", "read_text", "summaries"]
@@ -233,7 +233,7 @@ def _evaluate(model: GPT, batches: Sequence[Batch]) -> float:
     return torch.stack(losses).mean().item()
 
 
-class _Curve(Watch):
+class _Curve(ProgressListener):
     """Keeps what the training loop says of itself."""
 
     def __init__(self, stepped: Callable[[int], object]) -> None:

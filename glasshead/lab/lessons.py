@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 __all__ = [
-    "Cell", "Code", "Lesson", "Text", "find", "lessons", "out_folder", "read", "run", "show_map",
-    "trained", "tried",
+    "Cell", "Code", "Lesson", "LessonText", "find", "lessons", "out_folder", "read", "run",
+    "show_map", "trained", "tried",
 ]  # fmt: skip
 
 # In an installed package they lie inside of it, in a checkout beside it.
@@ -48,7 +48,7 @@ _TRY = re.compile(r"^( *)\S.*  # try: (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Text:
+class LessonText:
     """The same in two languages, as Markdown."""
 
     zh: str
@@ -64,7 +64,7 @@ class Code:
     line: int  # where it begins in its file
 
 
-Cell: TypeAlias = Text | Code
+Cell: TypeAlias = LessonText | Code
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Lesson:
 
     def title(self, lang: Language) -> str:
         first = self.cells[0]
-        assert isinstance(first, Text)  # `read` sees to it
+        assert isinstance(first, LessonText)  # `read` sees to it
         return first.of(lang).splitlines()[0].lstrip("# ")
 
 
@@ -110,7 +110,7 @@ def read(path: Path) -> Lesson:
                     f"{path}, line {at + 1}: a text has no English", hint="write '# en:' and it"
                 )
             en, at = _comment(lines, at + 1)
-            cells.append(Text(_SOFT_BREAK.sub(r"\1\2\3", zh), en))
+            cells.append(LessonText(_SOFT_BREAK.sub(r"\1\2\3", zh), en))
         else:
             start = at
             while at < len(lines) and lines[at] != "# zh:":
@@ -119,7 +119,7 @@ def read(path: Path) -> Lesson:
             if source.strip():
                 before = len(source) - len(source.lstrip("\n"))
                 cells.append(Code(source.strip("\n"), start + before + 1))
-    if not cells or not isinstance(cells[0], Text):
+    if not cells or not isinstance(cells[0], LessonText):
         raise InputError(f"{path} does not begin with a text", hint="write '# zh:' first")
     return Lesson(int(path.name[:2]), path, tuple(cells))
 
@@ -209,12 +209,12 @@ def trained(name: str, *sources: str | Path, task: str, **settings: Any) -> Path
     """Train a run as `glasshead train` does with these settings, and say where it lies."""
     from glasshead.train import runs
     from glasshead.train.presets import find_preset, presets_for
-    from glasshead.train.progress import Lines
+    from glasshead.train.progress import ProgressLines
 
-    subject, preset = runs.find_subject(task), find_preset(presets_for(task)[0], task)
+    subject, preset = runs.find_dataset(task), find_preset(presets_for(task)[0], task)
     files = {"sources": sources} if sources else {}
     path = runs.free_name(out_folder(), name)
-    place = runs.Place(out_folder() / "tokens", Lines())
+    place = runs.Context(out_folder() / "tokens", ProgressLines())
     outcome = runs.begin(subject, files, preset, settings, path, place).train()
     if outcome.signal:  # the loop has caught it, to save what there is
         raise KeyboardInterrupt

@@ -24,10 +24,10 @@ TILE = (
 
 def head_loss(x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
     """F.cross_entropy(F.linear(x, weight, bias), targets), products in the dtype of x."""
-    return _HeadLoss.apply(x, weight, bias, targets)
+    return _FusedHeadLoss.apply(x, weight, bias, targets)
 
 
-class _HeadLoss(torch.autograd.Function):
+class _FusedHeadLoss(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor

@@ -29,7 +29,7 @@ from glasshead.observe.record import Record
 from glasshead.observe.showing import shown
 from glasshead.observe.statistics import HeadStatistics, cell_side
 
-__all__ = ["Atlas", "Cells", "Top", "open_glass"]
+__all__ = ["Cells", "Top", "Trace", "open_glass"]
 
 MAX_CELLS = 2**26  # of one answer: 256 MB
 PAGE = 128  # cells, a side of what is computed and kept at a time
@@ -41,7 +41,7 @@ class Top(NamedTuple):
     weights: Tensor  # (k,)
 
 
-class Atlas:
+class Trace:
     """What `observing` recorded, or `open_glass` found in a file.
 
     `layers` names the layers; each can be asked for by its index or its name. `tokens` holds the
@@ -263,7 +263,7 @@ class Atlas:
         return shown(self, **how)
 
 
-def open_glass(path: str | Path) -> Atlas:
+def open_glass(path: str | Path) -> Trace:
     """The atlas in a .glass file. Its tensors stay in the file until they are looked at."""
     from glasshead.observe.glass import read
 

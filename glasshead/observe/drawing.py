@@ -14,7 +14,7 @@ from glasshead.observe.colours import Kind, Scale, full_bar, three
 from glasshead.observe.picture import Sheet
 from glasshead.observe.view import Map
 
-__all__ = ["Bar", "Block", "Drawing", "Strip", "Write", "layout"]
+__all__ = ["CellGrid", "Drawing", "LabelledBar", "Strip", "Write", "layout"]
 
 MARGIN = 32
 LABEL = 26  # cells: a longer name is cut
@@ -37,7 +37,7 @@ class Write:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class CellGrid:
     """A map of cells. `named`: each cell says what it is when pointed at."""
 
     x: float
@@ -52,7 +52,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Bar:
+class LabelledBar:
     x: float
     y: float
     width: float
@@ -76,7 +76,7 @@ class Drawing:
     title: str
     width: float = 0
     height: float = 0
-    items: list[Write | Block | Bar | Strip] = field(default_factory=list)
+    items: list[Write | CellGrid | LabelledBar | Strip] = field(default_factory=list)
 
     def write(self, x: float, y: float, text: str, **how: object) -> None:
         line = Write(x, y, text, **how)  # type: ignore[arg-type]
@@ -137,7 +137,7 @@ def _map(drawing: Drawing, sheet: Sheet, top: float) -> None:
     scale = Scale.of(shown.values, sheet.scale)
     gap = 1.0 if cell >= 12 else 0.0
     drawing.items.append(
-        Block(left, top, cell, cell, shown, scale.shades(shown.values), scale.kind, gap,
+        CellGrid(left, top, cell, cell, shown, scale.shades(shown.values), scale.kind, gap,
               named=shown.rows is not None)
     )  # fmt: skip
     for i, name in enumerate(rows):
@@ -184,7 +184,7 @@ def _grid(drawing: Drawing, sheet: Sheet, top: float) -> None:
             R, C = shown.values.shape
             scale = Scale.of(shown.values, sheet.scale)
             drawing.items.append(
-                Block(left + column * (side + gap), y, side / C, side / R, shown,
+                CellGrid(left + column * (side + gap), y, side / C, side / R, shown,
                       scale.shades(shown.values), scale.kind, 0.0, named=False)
             )  # fmt: skip
         y += side + gap
@@ -202,7 +202,7 @@ def _bars(drawing: Drawing, sheet: Sheet, top: float) -> None:
         y, value = top + place * 26, float(values[j])
         text = f"{names[j]}: {number(value)}"
         drawing.write(left - 10, y, short(names[j]), size=13, anchor="end")
-        drawing.items.append(Bar(left, y - 9, max(1.0, 420 * value / full), 18, text))
+        drawing.items.append(LabelledBar(left, y - 9, max(1.0, 420 * value / full), 18, text))
         drawing.write(left + 420 * value / full + 8, y, three(value), size=11, tone="quiet")
     drawing.fit(left + 480, top + len(order) * 26 - 16)
     drawing.write(left, top + len(order) * 26 + 4, sheet.unit, size=11, tone="quiet")
@@ -219,7 +219,7 @@ def _heat(drawing: Drawing, sheet: Sheet, top: float) -> None:
     scale = Scale.of(shown.values, sheet.scale)
     shades = scale.shades(shown.values)
     drawing.items.append(
-        Block(left, top, wide, high, shown, shades, scale.kind, gap=1.5, named=True)
+        CellGrid(left, top, wide, high, shown, shades, scale.kind, gap=1.5, named=True)
     )
     for i, name in enumerate(rows):
         y = top + (i + 0.5) * high

@@ -21,7 +21,7 @@ from glasshead.attention.hooks import Layer
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring
 from glasshead.errors import GlassheadError, InputError, near_file
-from glasshead.observe.atlas import Atlas
+from glasshead.observe.atlas import Trace
 from glasshead.observe.record import Record, Span
 from glasshead.observe.statistics import HeadStatistics
 
@@ -34,7 +34,7 @@ PER_ROW = ("lse", "row_sum", "sizes", "concentration", "distance", "self_weight"
 PER_HEAD = ("diagonality", "vertical", "slash")
 
 
-def write(atlas: Atlas, path: Path) -> None:
+def write(atlas: Trace, path: Path) -> None:
     """Write to a file beside it first, so that `path` is the old file or the whole new one."""
     tensors: dict[str, Tensor] = {}
     shared: dict[Any, str] = {}
@@ -86,7 +86,7 @@ def write(atlas: Atlas, path: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def read(path: Path) -> Atlas:
+def read(path: Path) -> Trace:
     if not path.is_file():
         raise InputError(
             f"{path} does not exist", hint=near_file(path, "glasshead atlas writes such files")
@@ -198,7 +198,7 @@ def _tokens_in(tokens: Any) -> Any:
     ]
 
 
-def _atlas(header: Any, get: Callable[[str], Tensor]) -> Atlas:
+def _atlas(header: Any, get: Callable[[str], Tensor]) -> Trace:
     taken: dict[str, Tensor] = {}
 
     def take(name: str | None) -> Tensor | None:
@@ -215,7 +215,7 @@ def _atlas(header: Any, get: Callable[[str], Tensor]) -> Atlas:
     for layer in layers:
         known = layer.kind in ("self", "cross") and layer.part in (None, "encoder", "decoder")
         _need(known, f"layer {layer.index} is of no known kind or part")
-    atlas = Atlas(
+    atlas = Trace(
         layers,
         model=str(header["model"]),
         ids=take(header["ids"]),

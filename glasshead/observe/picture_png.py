@@ -9,7 +9,7 @@ import numpy as np
 
 from glasshead.errors import InputError
 from glasshead.observe.colours import INK, PAPER, QUIET, painted, palette
-from glasshead.observe.drawing import Bar, Block, Drawing, Strip, Write, layout
+from glasshead.observe.drawing import CellGrid, Drawing, LabelledBar, Strip, Write, layout
 from glasshead.observe.picture import Sheet
 from glasshead.observe.picture_svg import BAR
 
@@ -36,9 +36,9 @@ def png(sheet: Sheet) -> bytes:
             match item:
                 case Write():
                     _write(axes, item)
-                case Block():
+                case CellGrid():
                     _block(axes, item)
-                case Bar():
+                case LabelledBar():
                     axes.barh(item.y + item.height / 2, item.width, item.height, left=item.x,
                               color=BAR)  # fmt: skip
                 case Strip():
@@ -78,7 +78,7 @@ def _write(axes: Any, item: Write) -> None:
     )  # fmt: skip
 
 
-def _block(axes: Any, block: Block) -> None:
+def _block(axes: Any, block: CellGrid) -> None:
     R, C = block.shades.shape
     wide, high = C * block.width, R * block.height
     rgb = painted(block.map.values, block.shades, block.kind)

@@ -8,7 +8,7 @@ from html import escape
 import numpy as np
 
 from glasshead.observe.colours import INK, PAPER, QUIET, hex_of, painted, palette
-from glasshead.observe.drawing import Bar, Block, Drawing, Strip, Write, layout, number
+from glasshead.observe.drawing import CellGrid, Drawing, LabelledBar, Strip, Write, layout, number
 from glasshead.observe.picture import Sheet
 
 __all__ = ["FONTS", "svg"]
@@ -37,11 +37,11 @@ def _lines(drawing: Drawing) -> Iterator[str]:
         match item:
             case Write():
                 yield _text(item)
-            case Block(named=True):
+            case CellGrid(named=True):
                 yield from _cells(item)
-            case Block():
+            case CellGrid():
                 yield _image(item)
-            case Bar():
+            case LabelledBar():
                 yield (
                     f'<rect x="{item.x:g}" y="{item.y:g}" width="{item.width:.2f}" '
                     f'height="{item.height:g}" rx="2" fill="{BAR}">'
@@ -62,7 +62,7 @@ def _text(item: Write) -> str:
     )
 
 
-def _cells(block: Block) -> Iterator[str]:
+def _cells(block: CellGrid) -> Iterator[str]:
     """Rectangles for what is not zero, on one for all that is; of ratios, for all there are."""
     R, C = block.shades.shape
     colours, gap = palette(block.kind), block.gap
@@ -87,7 +87,7 @@ def _cells(block: Block) -> Iterator[str]:
     yield "</g>"
 
 
-def _image(block: Block) -> str:
+def _image(block: CellGrid) -> str:
     from matplotlib.image import imsave
 
     R, C = block.shades.shape

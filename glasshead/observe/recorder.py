@@ -14,7 +14,7 @@ from glasshead.attention.hooks import AttentionCall, Layer
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring, observed
 from glasshead.errors import RecordingError
-from glasshead.observe.atlas import Atlas
+from glasshead.observe.atlas import Trace
 from glasshead.observe.record import (
     Growing,
     Record,
@@ -23,7 +23,7 @@ from glasshead.observe.record import (
     exact,
     masked_scores,
 )
-from glasshead.observe.together import Together, Waiting
+from glasshead.observe.together import JointMeasurement, Waiting
 
 __all__ = ["Recorder", "check"]
 
@@ -34,10 +34,10 @@ TOGETHER = 64  # of such parts, in one product
 class Recorder:
     """Takes what each call of each layer saw, checks it, and adds it to the layer's record."""
 
-    def __init__(self, seen: Atlas, keep: str, room: Room) -> None:
+    def __init__(self, seen: Trace, keep: str, room: Room) -> None:
         self.seen, self.keep, self.room = seen, keep, room
         self.calls = 0
-        self.together = Together(seen)
+        self.together = JointMeasurement(seen)
         self._growing: dict[int, tuple[Growing, Growing, Growing]] = {}
         self._copies: list[tuple[Tensor, Tensor]] = []
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from glasshead.attention.hooks import AttentionCall, AttentionHook, Layer
 from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.errors import ConfigError, RecordingError, did_you_mean
-from glasshead.observe.atlas import Atlas
+from glasshead.observe.atlas import Trace
 from glasshead.observe.hooks import attached
 from glasshead.observe.layers import choose, find
 from glasshead.observe.record import Room
@@ -47,7 +47,7 @@ def observing(
     top_k: int = 8,
     in_memory: int = 2**30,
     folder: Path | None = None,
-) -> Iterator[Atlas]:
+) -> Iterator[Trace]:
     """Record what the model's attention does inside the `with`.
 
     Args:
@@ -57,7 +57,7 @@ def observing(
             "statistics" measures each layer as it runs (on a GPU, those of a short text together)
             and keeps no more than that. "both".
         ids: (B, T) token ids, for the statistics that compare tokens.
-        tokens, source_tokens: what to write beside the map (`Atlas.tokens`).
+        tokens, source_tokens: what to write beside the map (`Trace.tokens`).
         top_k: how many keys of each row the statistics name.
         in_memory: bytes of tensors to keep in memory; what is more goes to files.
         folder: where those files lie; the system's place for temporary files when None.
@@ -69,7 +69,7 @@ def observing(
         raise ConfigError(f"unknown keep '{keep}'", hint=did_you_mean(keep, KEEPS))
     found = find(model, partly=layers is not None)
     wanted = choose([layer for layer, _ in found], layers)
-    seen = Atlas(
+    seen = Trace(
         [layer for layer, _ in found if layer.index in wanted],
         model=type(getattr(model, "_orig_mod", model)).__name__,
         ids=ids,

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from glasshead.attention.hooks import Layer
 from glasshead.errors import ConfigError, InputError
-from glasshead.observe.atlas import Atlas
+from glasshead.observe.atlas import Trace
 from glasshead.observe.record import Record
 
 __all__ = ["rollout"]
@@ -27,7 +27,7 @@ BAND = 2**21  # weights that are made at a time
 
 
 def rollout(
-    seen: Atlas,
+    seen: Trace,
     target: int = -1,
     *,
     layers: Iterable[int | str] | None = None,
@@ -84,7 +84,7 @@ def _through(record: Record, batch: int, head: int, r: Tensor) -> Tensor:
     return out
 
 
-def _stack(seen: Atlas, layers: Iterable[int | str] | None) -> list[Layer]:
+def _stack(seen: Trace, layers: Iterable[int | str] | None) -> list[Layer]:
     """The chosen layers from the bottom up, if they are self-attention over one text."""
     if layers is None:
         stack = seen.layers

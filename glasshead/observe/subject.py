@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 
 from glasshead.errors import ConfigError, InputError
-from glasshead.observe.atlas import Atlas
+from glasshead.observe.atlas import Trace
 from glasshead.observe.recording import observing
 from glasshead.observe.words import Token, as_token, characters
 
-__all__ = ["ALL", "RecordConfig", "Subject", "bytes_of", "written"]
+__all__ = ["ALL", "Inspectable", "RecordConfig", "bytes_of", "written"]
 
 Progress = Callable[[int, int], object]  # layers that are done, and how many there are
 
@@ -47,7 +47,7 @@ class RecordConfig:
 ALL = RecordConfig()  # every layer of the whole text
 
 
-class Subject(ABC):
+class Inspectable(ABC):
     """A model, and how it reads."""
 
     def __init__(self, name: str, model: nn.Module, device: torch.device) -> None:
@@ -55,7 +55,7 @@ class Subject(ABC):
         self.model = model.to(device).eval()
 
     @abstractmethod
-    def record(self, text: str, config: RecordConfig = ALL) -> Atlas:
+    def record(self, text: str, config: RecordConfig = ALL) -> Trace:
         """What the heads looked at while the model read the text, and translated if it does."""
 
     def _recorded(
@@ -66,7 +66,7 @@ class Subject(ABC):
         tokens: Sequence[Token],
         ids: Tensor | None = None,
         source_tokens: Sequence[Token] | None = None,
-    ) -> Atlas:
+    ) -> Trace:
         """Run `call` while the model is observed."""
         with (
             torch.no_grad(),
@@ -120,7 +120,7 @@ def bytes_of(token: str, table: dict[str, int]) -> Token:
 
 
 @contextmanager
-def _announcing(model: nn.Module, seen: Atlas, progress: Progress | None) -> Iterator[None]:
+def _announcing(model: nn.Module, seen: Trace, progress: Progress | None) -> Iterator[None]:
     """Tell how many of the layers are done."""
     if progress is None:
         yield

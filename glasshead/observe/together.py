@@ -11,11 +11,11 @@ from torch import Tensor
 
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring
-from glasshead.observe.atlas import Atlas
+from glasshead.observe.atlas import Trace
 from glasshead.observe.record import Record, changed, measure
 from glasshead.observe.statistics import HeadStatistics, cell_side
 
-__all__ = ["Together"]
+__all__ = ["JointMeasurement"]
 
 PAIRS = {"cuda": 2**33}  # of query and key that may wait, by the kind of device
 BYTES, CELLS = 2**28, 2**28  # of queries and keys that may wait, and of their overviews
@@ -55,10 +55,10 @@ class Waiting:
         )
 
 
-class Together:
+class JointMeasurement:
     """The layers that wait."""
 
-    def __init__(self, seen: Atlas) -> None:
+    def __init__(self, seen: Trace) -> None:
         self.seen = seen
         self._waiting: list[Waiting] = []
 

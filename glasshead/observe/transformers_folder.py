@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from glasshead.errors import InputError, install_hint
-from glasshead.observe.atlas import Atlas
-from glasshead.observe.subject import ALL, RecordConfig, Subject, bytes_of, written
+from glasshead.observe.atlas import Trace
+from glasshead.observe.subject import ALL, Inspectable, RecordConfig, bytes_of, written
 from glasshead.observe.words import Token
 
 __all__ = ["TransformersFolder", "tokens_of"]
@@ -22,7 +22,7 @@ __all__ = ["TransformersFolder", "tokens_of"]
 MAX_NEW = 256  # tokens of a translation at most
 
 
-class TransformersFolder(Subject):
+class TransformersFolder(Inspectable):
     """The model and the tokenizer in a folder with config.json and safetensors."""
 
     def __init__(self, path: Path, device: torch.device) -> None:
@@ -53,7 +53,7 @@ class TransformersFolder(Subject):
             )
         super().__init__(path.resolve().name, model, device)
 
-    def record(self, text: str, config: RecordConfig = ALL) -> Atlas:
+    def record(self, text: str, config: RecordConfig = ALL) -> Trace:
         if not text.strip():
             raise InputError("the text is empty", hint="give a text to look at")
         # No max_length: what is too long is refused below, and not cut in silence.

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from glasshead.attention.hooks import Layer
 from glasshead.errors import ConfigError, InputError, did_you_mean
-from glasshead.observe.atlas import Atlas
+from glasshead.observe.atlas import Trace
 from glasshead.observe.words import Token, Word, find, merge, visible, words
 
 __all__ = ["LONG", "Head", "Map", "Statistics", "View", "ViewConfig"]
@@ -70,7 +70,7 @@ class Map:
 class View:
     """An atlas and how to show it."""
 
-    def __init__(self, seen: Atlas, config: ViewConfig = PLAIN) -> None:
+    def __init__(self, seen: Trace, config: ViewConfig = PLAIN) -> None:
         self.seen, self.config = seen, config
         self._known_sides: dict[str, tuple[list[Word], list[Word]]] = {}
         if seen.tokens is None:

@@ -110,7 +110,7 @@ def _metrics(app: FastAPI) -> Metrics:
     return metrics
 
 
-class Model(BaseModel):
+class ModelInfo(BaseModel):
     """An entry of the library."""
 
     id: str
@@ -124,20 +124,20 @@ class Model(BaseModel):
     can: list[str]
 
 
-class Models(BaseModel):
-    models: list[Model]
+class ModelList(BaseModel):
+    models: list[ModelInfo]
     version: str
     limits: dict[str, int]
 
 
 @router.get("/api/models")
-def models(request: Request) -> Models:
+def models(request: Request) -> ModelList:
     """All that is served, and how much one may ask of it."""
     library: Library = request.app.state.library
     config: ServeConfig = request.app.state.config
     limits = ("max_body", "max_text", "max_tokens")
-    return Models(
-        models=[Model.model_validate(asdict(entry)) for entry in library.list()],
+    return ModelList(
+        models=[ModelInfo.model_validate(asdict(entry)) for entry in library.list()],
         version=__version__,
         limits={name: getattr(config, name) for name in limits},
     )

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from glasshead.checkpoint import KINDS, Run, kind_of
 from glasshead.checkpoint.weights import SafetensorsFolder, read_json
 from glasshead.errors import ConfigError, GlassheadError, InputError, did_you_mean
-from glasshead.model.pretrained import FAMILIES, Settings, family_of
+from glasshead.model.pretrained import FAMILIES, ForeignConfig, family_of
 from glasshead.observe.glass import VERSION
 
 __all__ = ["Entry", "describe"]
@@ -90,7 +90,7 @@ def _of_transformers(entry: Entry, path: Path) -> Entry:
     where = "config.json"
     try:
         family = family_of(config, where)
-        ours = family.config(Settings(config, where))
+        ours = family.config(ForeignConfig(config, where))
     except (ConfigError, InputError) as error:
         known = config.get("model_type") in FAMILIES
         said = f"only to be looked at: {error}" if known else ""

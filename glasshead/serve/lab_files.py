@@ -15,19 +15,19 @@ from glasshead.serve.run_files import parsed
 __all__ = ["read_claim", "read_ladder"]
 
 
-class Point(BaseModel):
+class PointFile(BaseModel):
     step: int
     train: float | None
     val: float | None
 
 
-class Climb(BaseModel):
+class ClimbFile(BaseModel):
     seed: int
     steps: int
-    curve: list[Point] = Field(max_length=10_000)
+    curve: list[PointFile] = Field(max_length=10_000)
 
 
-class Rung(BaseModel):
+class RungFile(BaseModel):
     rung: int
     adds: str = ""
     adds_zh: str = ""
@@ -37,7 +37,7 @@ class Rung(BaseModel):
     val: float | None
     val_sd: float | None = None
     tokens_per_s: float | None = None
-    climbs: list[Climb] = Field(max_length=1000)
+    climbs: list[ClimbFile] = Field(max_length=1000)
 
 
 class About(BaseModel):
@@ -46,14 +46,14 @@ class About(BaseModel):
     vocabulary: int = 0
 
 
-class Ladder(BaseModel):
+class LadderFile(BaseModel):
     text: About
-    rungs: list[Rung] = Field(max_length=100)
+    rungs: list[RungFile] = Field(max_length=100)
 
 
 def read_ladder(file: Path) -> dict[str, Any]:
     try:
-        ladder = Ladder.model_validate(parsed(file))
+        ladder = LadderFile.model_validate(parsed(file))
     except (OSError, ValueError) as error:  # pydantic's are ValueErrors too
         raise CheckpointError(
             f"{file.parent.name}/{file.name} is no ladder: {_reason(error)}",
@@ -63,20 +63,20 @@ def read_ladder(file: Path) -> dict[str, Any]:
     return ladder.model_dump()
 
 
-class Words(BaseModel):
+class WordsFile(BaseModel):
     en: str = ""
     zh: str = ""
 
 
-class Finding(BaseModel):
+class FindingFile(BaseModel):
     verdict: str
-    words: Words = Words()
+    words: WordsFile = WordsFile()
 
 
-class Claim(BaseModel):
-    title: Words = Words()
-    claim: Words = Words()
-    finding: Finding
+class ClaimFile(BaseModel):
+    title: WordsFile = WordsFile()
+    claim: WordsFile = WordsFile()
+    finding: FindingFile
     quick: bool = False
     seeds: list[int] = []
     seconds: float | None = None
@@ -85,7 +85,7 @@ class Claim(BaseModel):
 def read_claim(number: int, file: Path) -> dict[str, Any]:
     """A stored claim; one that cannot be read is told with the reason."""
     try:
-        found = Claim.model_validate(parsed(file))
+        found = ClaimFile.model_validate(parsed(file))
     except (OSError, ValueError) as error:
         return {"number": number, "reason": _reason(error)}
     return {"number": number, "reason": "", **found.model_dump()}

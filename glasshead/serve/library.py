@@ -22,8 +22,8 @@ import torch
 from glasshead.checkpoint import Loaded, load
 from glasshead.errors import CheckpointError, GlassheadError, InputError, NotFoundError, near_file
 from glasshead.generate.opening import subject_of
-from glasshead.observe.atlas import Atlas, open_glass
-from glasshead.observe.subject import Subject
+from glasshead.observe.atlas import Trace, open_glass
+from glasshead.observe.subject import Inspectable
 from glasshead.observe.transformers_folder import TransformersFolder
 from glasshead.serve.described import Entry, describe
 from glasshead.serve.logs import LOG
@@ -48,8 +48,8 @@ class Served:
     entry: Entry
     stamp: str  # another one, when the files have changed
     loaded: Loaded | None = None  # of kinds gpt, translator, reader, encoder
-    subject: Subject | None = None  # of all but glass; its model is that of `loaded`
-    atlas: Atlas | None = None  # of glass
+    subject: Inspectable | None = None  # of all but glass; its model is that of `loaded`
+    atlas: Trace | None = None  # of glass
     whole: Callable[[], bool] = lambda: True  # False if the atlas may no longer be touched
     evicted: bool = False  # the library keeps it no more; who still uses it lets go soon
     lock: threading.RLock = field(default_factory=threading.RLock)

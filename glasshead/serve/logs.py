@@ -33,7 +33,7 @@ LOG = logging.getLogger("glasshead.serve")
 def configure(level: int = logging.INFO) -> None:
     """Send all that this process has to say to stderr, as lines of JSON."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Lines())
+    handler.setFormatter(LogFormatter())
     logging.captureWarnings(True)
     threading.excepthook = _in_thread
     for name in ("glasshead", "uvicorn", "asyncio", "py.warnings"):
@@ -42,7 +42,7 @@ def configure(level: int = logging.INFO) -> None:
         logger.setLevel(level)
 
 
-class Lines(logging.Formatter):
+class LogFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, Any] = {"time": time, "level": record.levelname.lower()}

@@ -43,7 +43,7 @@ Index = Annotated[int, Query(ge=0, lt=2**31)]
 Place = Annotated[int, Field(ge=0, lt=2**31)]
 
 
-class LookAsk(BaseModel):
+class LookRequest(BaseModel):
     model: ModelId
     text: str
     tokens: bool = False  # tokens as they are, not joined to words
@@ -127,7 +127,7 @@ class Exact(View):
 
 
 @router.post("/look")
-async def look(request: Request, ask: LookAsk) -> dict[str, Any]:
+async def look(request: Request, ask: LookRequest) -> dict[str, Any]:
     _check(request, ask.text)
     return await work(request, _looked, request.app.state, ask)
 
@@ -182,7 +182,7 @@ def _check(request: Request, text: str) -> None:
         )
 
 
-def _looked(state: Any, ask: LookAsk, cancel: Cancel) -> dict[str, Any]:
+def _looked(state: Any, ask: LookRequest, cancel: Cancel) -> dict[str, Any]:
     served = state.library.open(ask.model)
     recorded = served.atlas if "look" in served.entry.can else None
     if served.subject is None and recorded is None:

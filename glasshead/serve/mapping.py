@@ -18,7 +18,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from glasshead.errors import InputError
-from glasshead.observe.atlas import PAGE, Atlas
+from glasshead.observe.atlas import PAGE, Trace
 from glasshead.observe.record import Record
 from glasshead.observe.subject import RecordConfig
 from glasshead.observe.view import View
@@ -209,7 +209,7 @@ def _statistics(seen: Seen, layers: list[int], soon: bool) -> dict[str, Any]:
 
 def _page(store: Any, name: str, where: tuple[int, ...], hide_sink: bool) -> tuple[str, bytes]:
     layer, head, level, row, col = where
-    atlas: Atlas = store.get(name)
+    atlas: Trace = store.get(name)
     _, _, T, S = atlas.shape(layer)
     side = PAGE << level
     if level >= atlas.levels(layer) or row * side >= T or col * side >= S:
@@ -226,7 +226,7 @@ def _page(store: Any, name: str, where: tuple[int, ...], hide_sink: bool) -> tup
 def _row(
     store: Any, name: str, layer: int, head: int, query: int, key: int | None, top: int
 ) -> dict[str, Any]:
-    atlas: Atlas = store.get(name)
+    atlas: Trace = store.get(name)
     weights = atlas.row(layer, head, query)
     if key is not None and key >= len(weights):
         raise InputError(f"key {key} does not exist", hint=f"there are {len(weights)}, from 0 on")
@@ -243,7 +243,7 @@ def _row(
 def _tokens(
     store: Any, name: str, start: int, stop: int, layer: int | None, side: str
 ) -> dict[str, Any]:
-    atlas: Atlas = store.get(name)
+    atlas: Trace = store.get(name)
     index = _order(atlas)[0] if layer is None else layer
     _, _, T, S = atlas.shape(index)
     all_tokens = _sides(atlas, index)[0 if side == "rows" else 1]
@@ -272,16 +272,16 @@ def _around(tokens: list[Token], place: int) -> list[str]:
     return parts
 
 
-def _order(atlas: Atlas) -> list[int]:
+def _order(atlas: Trace) -> list[int]:
     listed = View(atlas).layers if atlas.tokens is not None else atlas.layers
     return [layer.index for layer in listed]
 
 
-def _names(atlas: Atlas) -> dict[int, str]:
+def _names(atlas: Trace) -> dict[int, str]:
     return View(atlas).names if atlas.tokens is not None else {}
 
 
-def _sides(atlas: Atlas, layer: int) -> tuple[list[Token], list[Token]]:
+def _sides(atlas: Trace, layer: int) -> tuple[list[Token], list[Token]]:
     """Tokens of queries and of keys; none where what was kept is of another length."""
     if atlas.tokens is None or not atlas.tokens:
         return [], []

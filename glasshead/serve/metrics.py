@@ -8,7 +8,7 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
-__all__ = ["CONTENT_TYPE", "Asked", "Counter", "Histogram", "Metrics"]
+__all__ = ["CONTENT_TYPE", "Counter", "Histogram", "Metrics", "PolledGauge"]
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -36,7 +36,7 @@ class Counter:
             yield f"{self.name}{_labels(labels)} {_number(value)}"
 
 
-class Asked:
+class PolledGauge:
     """A number that lies elsewhere, asked for when somebody reads it."""
 
     def __init__(self, kind: str, name: str, about: str, read: Callable[[], float]) -> None:
@@ -84,10 +84,10 @@ class Metrics:
     def __init__(self) -> None:
         self.requests = Counter("glasshead_requests_total", "Requests by route and status.")
         self.seconds = Histogram("glasshead_request_seconds", "How long requests took.")
-        self._all: list[Counter | Histogram | Asked] = [self.requests, self.seconds]
+        self._all: list[Counter | Histogram | PolledGauge] = [self.requests, self.seconds]
 
     def ask(self, kind: str, name: str, about: str, read: Callable[[], float]) -> None:
-        self._all.append(Asked(kind, name, about, read))
+        self._all.append(PolledGauge(kind, name, about, read))
 
     def text(self) -> str:
         lines: list[str] = []

@@ -16,7 +16,7 @@ import traitlets
 from starlette.types import ASGIApp, Message
 
 from glasshead.errors import GlassheadError, NotFoundError
-from glasshead.observe.atlas import Atlas
+from glasshead.observe.atlas import Trace
 from glasshead.observe.view import View
 from glasshead.serve.app import create_app
 from glasshead.serve.config import ServeConfig
@@ -30,7 +30,7 @@ __all__ = ["AtlasWidget", "show"]
 Answer = tuple[int, dict[str, str], bytes]
 
 
-def show(seen: Atlas, *, height: int = 760, **state: Any) -> "AtlasWidget":
+def show(seen: Trace, *, height: int = 760, **state: Any) -> "AtlasWidget":
     """The page on an atlas, as what a cell gives.
 
     What else is said is where the page begins, as in its address: view, layer, head, query, lang,
@@ -44,7 +44,7 @@ class AtlasWidget(anywidget.AnyWidget):
     html = traitlets.Unicode().tag(sync=True)
     height = traitlets.Int().tag(sync=True)
 
-    def __init__(self, seen: Atlas, height: int, state: dict[str, str]) -> None:
+    def __init__(self, seen: Trace, height: int, state: dict[str, str]) -> None:
         library = OneAtlas(seen)
         before, after = parts()
         can = library.entry.can
@@ -64,7 +64,7 @@ class AtlasWidget(anywidget.AnyWidget):
 class OneAtlas(Library):
     """A library of one atlas that is in memory."""
 
-    def __init__(self, seen: Atlas) -> None:
+    def __init__(self, seen: Trace) -> None:
         shapes = [seen.shape(layer) for layer in seen.records]
         name = str(seen.about.get("name") or seen.model or "atlas")
         self.entry = Entry(
@@ -95,7 +95,7 @@ class OneAtlas(Library):
         return 1
 
 
-def _has_words(seen: Atlas) -> bool:
+def _has_words(seen: Trace) -> bool:
     """Whether every layer ran, was kept exactly, and has a token for each position."""
     try:
         view = View(seen)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from glasshead.errors import AblationError, InputError
 from glasshead.generate.beam import search
-from glasshead.generate.rows import Marks
+from glasshead.generate.rows import SpecialTokens
 from glasshead.model.gpt import GPT
 from glasshead.model.transformer import Reader, Transformer
 from glasshead.observe.ablation import Edge, ablating
@@ -84,7 +84,7 @@ def _of_translator(
             f"the text has {len(source):,} tokens, but 1 to {model.config.max_len:,} can be read",
             hint="give one sentence",
         )
-    marks = Marks.of(tokenizer, model)
+    marks = SpecialTokens.of(tokenizer, model)
     [[found]] = search(model, [source], marks)
     said = [marks.bos, *found.ids, *[marks.eos] * found.ended]
     target = torch.tensor([said[:-1]], device=model.head.weight.device)

@@ -20,13 +20,13 @@ KINDS = {
 }
 
 
-class Reason(BaseModel):
+class ErrorDetail(BaseModel):
     message: str
     hint: str
 
 
 class Failure(BaseModel):
-    error: Reason
+    error: ErrorDetail
 
 
 # What any route may answer, for the OpenAPI schema.

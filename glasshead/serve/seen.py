@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from glasshead.errors import NotFoundError
-from glasshead.observe.atlas import Atlas
+from glasshead.observe.atlas import Trace
 from glasshead.observe.record import Record
 
 __all__ = ["Seen", "SeenStore", "held_bytes"]
@@ -24,7 +24,7 @@ class Seen:
     id: str
     model: str
     key: Any  # what was asked: text and options
-    atlas: Atlas
+    atlas: Trace
     size: int | None = None  # bytes in memory, without what is looked at; None: of its tensors
     whole: Callable[[], bool] = lambda: True  # False if what it lies in may no longer be touched
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -39,7 +39,7 @@ class SeenStore:
         self._sizes: dict[str, int] = {}  # as they were when last asked for
         self._lock = threading.Lock()
 
-    def put(self, atlas: Atlas, model_id: str, key: Any, **how: Any) -> str:
+    def put(self, atlas: Trace, model_id: str, key: Any, **how: Any) -> str:
         """Keep it, and say under which id: the same model and key always give the same.
 
         `key` is anything that JSON can hold. `size` and `whole` are for one that lies in a file.
@@ -77,7 +77,7 @@ class SeenStore:
         self._kept.pop(name, None)
         self._sizes.pop(name, None)
 
-    def get(self, name: str) -> Atlas:
+    def get(self, name: str) -> Trace:
         return self.entry(name).atlas
 
     def has(self, model_id: str, key: Any) -> str | None:
@@ -106,7 +106,7 @@ def seen_id(model_id: str, key: Any) -> str:
     return hashlib.sha256(asked.encode()).hexdigest()[:20]
 
 
-def held_bytes(atlas: Atlas) -> int:
+def held_bytes(atlas: Trace) -> int:
     """The memory of all its tensors; what several share counts once."""
     memories = {
         tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()

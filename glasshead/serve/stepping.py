@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from glasshead.attention.hooks import AttentionCall, AttentionHook, Layer
 from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.errors import InputError
-from glasshead.observe.atlas import Atlas
+from glasshead.observe.atlas import Trace
 from glasshead.observe.hooks import attached
 from glasshead.observe.layers import find
 from glasshead.observe.subject import RecordConfig
@@ -59,7 +59,7 @@ def _steps(state: Any, name: str, layer: int, head: int, query: int, cancel: Can
     return found
 
 
-def _row(atlas: Atlas, layer: int, head: int, query: int) -> dict[str, Any]:
+def _row(atlas: Trace, layer: int, head: int, query: int) -> dict[str, Any]:
     record = atlas.record(layer)
     _, H, T, S = record.shape
     for what, value, size in (("head", head, H), ("query", query, T)):

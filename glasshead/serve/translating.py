@@ -41,7 +41,7 @@ class TranslateAsk(BaseModel):
     n_best: int = Field(4, ge=1, le=32)
 
 
-class LookAsk(BaseModel):
+class AlignmentRequest(BaseModel):
     """Ids, not texts: a text may be cut into other tokens than those the model wrote."""
 
     model: ModelId
@@ -101,11 +101,11 @@ def _candidate(one: Candidate) -> dict[str, Any]:
 
 
 @router.post("/look")
-async def look(request: Request, ask: LookAsk) -> dict[str, Any]:
+async def look(request: Request, ask: AlignmentRequest) -> dict[str, Any]:
     return await work(request, _looked, request.app.state.library, ask)
 
 
-def _looked(library: Any, ask: LookAsk) -> dict[str, Any]:
+def _looked(library: Any, ask: AlignmentRequest) -> dict[str, Any]:
     served, run, model = _translator(library, ask.model)
     longest = model.config.max_len
     # A translation that was cut may be so long that a learned position for its end is missing.

@@ -76,7 +76,7 @@ class ReadAsk(BaseModel):
         return self
 
 
-class LookAsk(BaseModel):
+class TokenLookRequest(BaseModel):
     model: ModelId
     ids: Ids
     at: int = Field(ge=1, lt=2**31)  # the token before it is the one that looked
@@ -136,12 +136,14 @@ def _predictions(
 
 
 @router.post("/look")
-async def look(request: Request, ask: LookAsk) -> dict[str, Any]:
+async def look(request: Request, ask: TokenLookRequest) -> dict[str, Any]:
     state = request.app.state
     return await work(request, _look, state.library, state.config, ask)
 
 
-def _look(library: Library, config: ServeConfig, ask: LookAsk, cancel: Cancel) -> dict[str, Any]:
+def _look(
+    library: Library, config: ServeConfig, ask: TokenLookRequest, cancel: Cancel
+) -> dict[str, Any]:
     served, model, tokenizer = _writer(library, ask.model)
     _check(ask.ids, model, tokenizer, config)
     if ask.at > len(ask.ids):

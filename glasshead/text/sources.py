@@ -22,7 +22,7 @@ from typing import IO, Any
 from glasshead.errors import InputError, near_file
 
 __all__ = [
-    "Piece",
+    "DocumentPart",
     "Report",
     "Skipped",
     "Source",
@@ -85,7 +85,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Piece:
+class DocumentPart:
     """A part of a document; `last` ends it."""
 
     name: str
@@ -160,7 +160,7 @@ def read_pieces(
     *,
     field: str = "text",
     at: Callable[[int], object] = lambda position: None,
-) -> Iterator[Piece]:
+) -> Iterator[DocumentPart]:
     """The documents of one source; `at` hears how many bytes of the file have been read.
 
     Raises Unreadable where it stops being text: the document begun there is not one.
@@ -171,8 +171,8 @@ def read_pieces(
         yield from _json_lines(source, texts, field, report)
     else:
         for text in texts:
-            yield Piece(source.name, text, last=False)
-        yield Piece(source.name, "", last=True)
+            yield DocumentPart(source.name, text, last=False)
+        yield DocumentPart(source.name, "", last=True)
 
 
 def read_text(source: Source, at: Callable[[int], object] = lambda position: None) -> Iterator[str]:
@@ -244,13 +244,15 @@ def _encoding_hint(start: bytes) -> str:
     return "if it is text, convert it, for example with iconv -f GB18030 -t UTF-8"
 
 
-def _json_lines(source: Source, texts: Iterator[str], key: str, report: Report) -> Iterator[Piece]:
+def _json_lines(
+    source: Source, texts: Iterator[str], key: str, report: Report
+) -> Iterator[DocumentPart]:
     for number, line in enumerate(_lines(texts), 1):
         if not line.strip():
             continue
         reason, text = _json_text(line, key)
         if not reason and text:
-            yield Piece(f"{source.name}:{number}", text, last=True)
+            yield DocumentPart(f"{source.name}:{number}", text, last=True)
         elif source.named and reason:
             raise InputError(
                 f"{source.name}:{number}: {reason}", f"one object a line, text in '{key}'"

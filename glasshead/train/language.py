@@ -22,13 +22,13 @@ from glasshead.text.corpus import Report, read_documents, split_by_position
 from glasshead.text.store import token_store
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer, CharTokenizer, Tokenizer
 from glasshead.train.config import TrainConfig
-from glasshead.train.subject import Material, Place, Sources, Subject
+from glasshead.train.subject import Context, Dataset, Material, Sources
 
 __all__ = [
     "Corpus",
     "LanguageTask",
-    "Text",
     "TextConfig",
+    "TextDataset",
     "fitting_vocabulary",
     "new_tokenizer",
     "read_corpus",
@@ -229,7 +229,7 @@ class LanguageTask:
         return Batch(ids, targets)
 
 
-class Text(Subject[TextConfig, Corpus]):
+class TextDataset(Dataset[TextConfig, Corpus]):
     """A GPT learns to go on with a text."""
 
     name, kind, config = "text", "gpt", TextConfig
@@ -255,7 +255,7 @@ class Text(Subject[TextConfig, Corpus]):
         self,
         sources: Sources,
         config: TextConfig,
-        place: Place,
+        place: Context,
         *,
         tokenizer: Tokenizer | None = None,
         vocab_size: int | None = None,
@@ -275,7 +275,7 @@ class Text(Subject[TextConfig, Corpus]):
         material: Material[Corpus],
         config: TextConfig,
         train: TrainConfig,
-        place: Place,
+        place: Context,
     ) -> LanguageTask:
         assert isinstance(model, GPT)
         sampler, tokenizer = place.sampler, material.tokenizer

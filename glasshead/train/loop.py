@@ -29,8 +29,8 @@ from glasshead.train.config import TrainConfig
 from glasshead.train.graph import StepGraph
 from glasshead.train.interrupt import Interrupt
 from glasshead.train.optim import OPTIMIZERS
-from glasshead.train.progress import Now, Watch
-from glasshead.train.record import Recorder
+from glasshead.train.progress import Now, ProgressListener
+from glasshead.train.record import RunLog
 from glasshead.train.schedule import SCHEDULES
 from glasshead.train.spread import spread_over
 from glasshead.train.task import Outcome, Progress, Task
@@ -58,12 +58,17 @@ class Trainer:
         task: Task,
         config: TrainConfig,
         run: Run | None = None,
-        watch: Watch | None = None,
+        watch: ProgressListener | None = None,
         processes: Processes = ALONE,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._clock = clock
-        self.task, self.model, self.run, self.watch = task, task.model, run, watch or Watch()
+        self.task, self.model, self.run, self.watch = (
+            task,
+            task.model,
+            run,
+            watch or ProgressListener(),
+        )
         self.config, self.processes = config.settled(task.model), processes
         self.spread = spread_over(processes, task, self.config)
         self.device = self.spread.device
@@ -75,7 +80,7 @@ class Trainer:
         if graphs:
             self.optimizers.make_recordable()
         folder = run.path if run and processes.first else None
-        self.recorder = Recorder(folder, self.config.tensorboard)
+        self.recorder = RunLog(folder, self.config.tensorboard)
         self._parts = _part_writer(processes) if processes.size > 1 else None
         self.progress = Progress()
         self._pending: list[Tensor] = []  # (loss, norm) of steps not yet looked at

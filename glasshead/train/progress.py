@@ -9,7 +9,7 @@ from itertools import pairwise
 from types import TracebackType
 from typing import Any
 
-__all__ = ["Bar", "Lines", "Now", "Watch", "clock", "sparkline"]
+__all__ = ["Now", "ProgressBar", "ProgressLines", "ProgressListener", "clock", "sparkline"]
 
 DRAW_SECONDS = 0.1  # at least, between two drawings of the bar
 
@@ -25,10 +25,10 @@ class Now:
     seconds_left: float | None
 
 
-class Watch:
+class ProgressListener:
     """Hears what happens in a run and shows nothing; the others show it."""
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> "ProgressListener":
         return self
 
     def __exit__(
@@ -52,7 +52,7 @@ class Watch:
         pass
 
 
-class Lines(Watch):
+class ProgressLines(ProgressListener):
     """One plain line at each evaluation, on stderr."""
 
     def evaluated(self, now: Now, values: dict[str, float], best: bool, sample: str | None) -> None:
@@ -62,7 +62,7 @@ class Lines(Watch):
         print(line, file=sys.stderr, flush=True)
 
 
-class Bar(Lines):
+class ProgressBar(ProgressLines):
     """A bar with the loss, tokens a second, the time left and a small curve of the loss."""
 
     def __init__(self, console: Any, clock: Callable[[], float] = time.monotonic) -> None:
@@ -85,7 +85,7 @@ class Bar(Lines):
         )
         self._losses: list[float] = []
 
-    def __enter__(self) -> "Bar":
+    def __enter__(self) -> "ProgressBar":
         self._bar.start()
         return self
 

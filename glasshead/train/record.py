@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-__all__ = ["Recorder"]
+__all__ = ["RunLog"]
 
 
 class Journal:
@@ -41,7 +41,7 @@ class Journal:
             os.truncate(self.path, kept.rfind(b"\n") + 1)
 
 
-class Recorder:
+class RunLog:
     """Writes into a run's folder; without one, nowhere."""
 
     def __init__(self, folder: Path | None, tensorboard: bool) -> None:
@@ -51,7 +51,7 @@ class Recorder:
         self._board: Any = None
         self._purge: int | None = None
 
-    def __enter__(self) -> "Recorder":
+    def __enter__(self) -> "RunLog":
         return self
 
     def __exit__(

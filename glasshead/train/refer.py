@@ -23,7 +23,7 @@ from glasshead.text.tinyworld import LANGUAGES, Story, World
 from glasshead.text.tinyworld.tokens import pieces, world_tokenizer
 from glasshead.text.tokenizer import Tokenizer, WordTokenizer
 from glasshead.train.config import TrainConfig
-from glasshead.train.subject import Material, Place, Sources, Subject
+from glasshead.train.subject import Context, Dataset, Material, Sources
 
 __all__ = ["Refer", "ReferConfig", "ReferTask", "Stories", "StoryBatch", "named", "story_batch"]
 
@@ -181,7 +181,7 @@ def named(
     ]
 
 
-class Refer(Subject[ReferConfig, Stories]):
+class Refer(Dataset[ReferConfig, Stories]):
     """A Reader learns what the pronouns of the embedded world's stories stand for."""
 
     name, kind, config = "refer", "reader", ReferConfig
@@ -195,7 +195,7 @@ class Refer(Subject[ReferConfig, Stories]):
         self,
         sources: Sources,
         config: ReferConfig,
-        place: Place,
+        place: Context,
         *,
         tokenizer: Tokenizer | None = None,
         vocab_size: int | None = None,
@@ -220,7 +220,7 @@ class Refer(Subject[ReferConfig, Stories]):
         material: Material[Stories],
         config: ReferConfig,
         train: TrainConfig,
-        place: Place,
+        place: Context,
     ) -> ReferTask:
         assert isinstance(model, Reader)
         assert isinstance(material.tokenizer, WordTokenizer)

@@ -1,6 +1,6 @@
 """How a run begins: on new material, from where it stopped, or from another run's parameters.
 
-What it is trained on is a `Subject`: one a line in SUBJECTS, and everything else follows.
+What it is trained on is a `Dataset`: one a line in DATASETS, and everything else follows.
 """
 
 import json
@@ -15,30 +15,30 @@ from torch import nn
 from glasshead.checkpoint import KINDS, Run, RunConfig, load, load_parameters, parameters
 from glasshead.errors import CheckpointError, ConfigError, InputError, did_you_mean
 from glasshead.train.config import TrainConfig
-from glasshead.train.language import Text
+from glasshead.train.language import TextDataset
 from glasshead.train.loop import Trainer
 from glasshead.train.presets import Preset
 from glasshead.train.refer import Refer
-from glasshead.train.subject import Material, Place, Sources, Subject, of
+from glasshead.train.subject import Context, Dataset, Material, Sources, of
 from glasshead.train.task import Task
 from glasshead.train.translation import Pairs
 from glasshead.train.world_pairs import WorldPairs
 
 __all__ = [
-    "SUBJECTS",
-    "Place",
+    "DATASETS",
+    "Context",
     "begin",
     "begin_from",
     "check_same",
-    "find_subject",
+    "find_dataset",
     "follow",
     "free_name",
     "resume",
     "shown",
 ]
 
-SUBJECTS: dict[str, Subject[Any, Any]] = {
-    subject.name: subject for subject in (Text(), Pairs(), Refer(), WorldPairs())
+DATASETS: dict[str, Dataset[Any, Any]] = {
+    subject.name: subject for subject in (TextDataset(), Pairs(), Refer(), WorldPairs())
 }
 
 LARGEST = 10**6  # vocabulary; those in use have a quarter of it
@@ -59,19 +59,19 @@ SHAPELESS = {
 }
 
 
-def find_subject(name: str) -> Subject[Any, Any]:
-    if name not in SUBJECTS:
-        raise ConfigError(f"there is no task '{name}'", hint=did_you_mean(name, SUBJECTS))
-    return SUBJECTS[name]
+def find_dataset(name: str) -> Dataset[Any, Any]:
+    if name not in DATASETS:
+        raise ConfigError(f"there is no task '{name}'", hint=did_you_mean(name, DATASETS))
+    return DATASETS[name]
 
 
 def begin(
-    subject: Subject[Any, Any],
+    subject: Dataset[Any, Any],
     sources: Sources,
     preset: Preset,
     flags: dict[str, Any],
     out: Path,
-    place: Place,
+    place: Context,
 ) -> Trainer:
     """A new run: the preset's settings, and the flags over them."""
     settings = _settings(subject, preset, flags)
@@ -88,7 +88,7 @@ def begin(
     return _start(subject, model, material, config, train, {}, out, place)
 
 
-def shown(subject: Subject[Any, Any], preset: Preset, flags: dict[str, Any]) -> str:
+def shown(subject: Dataset[Any, Any], preset: Preset, flags: dict[str, Any]) -> str:
     """What `begin` would take, as JSON. The vocabulary's size is null where the text decides."""
     settings = _settings(subject, preset, flags)
     size = settings.get("vocab_size")
@@ -104,12 +104,12 @@ def shown(subject: Subject[Any, Any], preset: Preset, flags: dict[str, Any]) -> 
 
 
 def begin_from(
-    subject: Subject[Any, Any] | None,
+    subject: Dataset[Any, Any] | None,
     path: Path,
     sources: Sources,
     flags: dict[str, Any],
     out: Path,
-    place: Place,
+    place: Context,
 ) -> Trainer:
     """A new run with the model, the tokenizer, the settings and, without another, the subject
     of a run."""
@@ -145,7 +145,7 @@ def begin_from(
 
 
 def resume(
-    path: Path, sources: Sources, flags: dict[str, Any], place: Place, named: str | None = None
+    path: Path, sources: Sources, flags: dict[str, Any], place: Context, named: str | None = None
 ) -> Trainer:
     """The same run, from where it stopped. Sources are named only if they were moved: as text or
     as pairs, which `named` says."""
@@ -191,13 +191,13 @@ def resume(
     return _trainer(task, settled, run, place)
 
 
-def follow(place: Place) -> Trainer:
+def follow(place: Context) -> Trainer:
     """What another process began, or goes on with, in this one."""
     return resume(place.processes.told(), {}, {}, place)
 
 
 def check_same(
-    subject: Subject[Any, Any], preset: Preset, flags: dict[str, Any], out: Path
+    subject: Dataset[Any, Any], preset: Preset, flags: dict[str, Any], out: Path
 ) -> None:
     """That `begin` would make the run again that is there."""
     saved = _saved(subject, Run.open(out).config)
@@ -218,25 +218,25 @@ def free_name(folder: Path, name: str) -> Path:
     return path
 
 
-def _subject_of(config: RunConfig, path: Path) -> Subject[Any, Any]:
+def _subject_of(config: RunConfig, path: Path) -> Dataset[Any, Any]:
     task = config.data.get("task", "text")  # which runs had before there were others
-    if task not in SUBJECTS or SUBJECTS[task].kind != config.kind:
+    if task not in DATASETS or DATASETS[task].kind != config.kind:
         raise CheckpointError(
             f"{path} is a {config.kind} that was trained on '{task}': there is no more of that",
-            hint=f"name a run that was trained on one of: {', '.join(SUBJECTS)}",
+            hint=f"name a run that was trained on one of: {', '.join(DATASETS)}",
         )
-    return SUBJECTS[task]
+    return DATASETS[task]
 
 
 def _start(
-    subject: Subject[Any, Any],
+    subject: Dataset[Any, Any],
     model: nn.Module,
     material: Material[Any],
     config: Any,
     train: TrainConfig,
     origin: dict[str, Any],
     out: Path,
-    place: Place,
+    place: Context,
 ) -> Trainer:
     settled = train.settled(model)
     place.processes.check_device(settled.device)
@@ -257,13 +257,13 @@ def _start(
     return _trainer(task, settled, Run.create(out, about, material.tokenizer, model), place)
 
 
-def _trainer(task: Task, train: TrainConfig, run: Run, place: Place) -> Trainer:
+def _trainer(task: Task, train: TrainConfig, run: Run, place: Context) -> Trainer:
     if place.processes.first:
         place.processes.told(run.path)  # who waits in `follow` for it
     return Trainer(task, train, run, place.watch, place.processes)
 
 
-def _settings(subject: Subject[Any, Any], preset: Preset, flags: dict[str, Any]) -> dict[str, Any]:
+def _settings(subject: Dataset[Any, Any], preset: Preset, flags: dict[str, Any]) -> dict[str, Any]:
     """All settings of a new run by name, the flags over the preset's."""
     _check_flags(subject, flags)
     size = flags.get("vocab_size")
@@ -274,29 +274,29 @@ def _settings(subject: Subject[Any, Any], preset: Preset, flags: dict[str, Any])
     return {**preset.model, **preset.train, **preset.data, **_lengths(flags)}
 
 
-def _saved(subject: Subject[Any, Any], config: RunConfig) -> dict[str, Any]:
+def _saved(subject: Dataset[Any, Any], config: RunConfig) -> dict[str, Any]:
     """All settings of a run by name: a setting that is younger than the run has its default."""
     configs: tuple[Any, ...] = (TrainConfig, _made_of(subject), subject.config)
     usual = {f.name: f.default for c in configs for f in fields(c) if f.default is not MISSING}
     return {**usual, **config.train, **config.model, **config.data.get(subject.name, {})}
 
 
-def _check_flags(subject: Subject[Any, Any], flags: Mapping[str, Any]) -> None:
+def _check_flags(subject: Dataset[Any, Any], flags: Mapping[str, Any]) -> None:
     """Every flag means something for this subject."""
 
-    def meant(some: Subject[Any, Any]) -> set[str]:
+    def meant(some: Dataset[Any, Any]) -> set[str]:
         configs: tuple[Any, ...] = (some.config, TrainConfig, _made_of(some))
         return {field.name for config in configs for field in fields(config)} - some.unused
 
     for name in flags.keys() - meant(subject):
-        others = [other.name for other in SUBJECTS.values() if name in meant(other)]
+        others = [other.name for other in DATASETS.values() if name in meant(other)]
         raise ConfigError(
             f"{_flag(name)} {flags[name]} has no meaning for {subject.name}",
             hint=f"leave it out; it is for {' and '.join(others)}",
         )
 
 
-def _check_graph(subject: Subject[Any, Any], flags: Mapping[str, Any], place: Place) -> None:
+def _check_graph(subject: Dataset[Any, Any], flags: Mapping[str, Any], place: Context) -> None:
     """A step is recorded where it can be; who asks for it is told where it cannot."""
     against = ""
     if not subject.alike:
@@ -309,13 +309,13 @@ def _check_graph(subject: Subject[Any, Any], flags: Mapping[str, Any], place: Pl
         )
 
 
-def _need_sources(subject: Subject[Any, Any], sources: Sources) -> None:
+def _need_sources(subject: Dataset[Any, Any], sources: Sources) -> None:
     if subject.example and not sources.get("sources"):
         raise InputError(f"no {subject.name} to train on", hint=f"name a file: {subject.example}")
 
 
 def _train_config(
-    subject: Subject[Any, Any], values: dict[str, Any], path: Path | None = None
+    subject: Dataset[Any, Any], values: dict[str, Any], path: Path | None = None
 ) -> TrainConfig:
     train = _checked(TrainConfig, path, values) if path else TrainConfig(**values)
     if train.stop_on not in subject.measures:
@@ -326,7 +326,7 @@ def _train_config(
     return train
 
 
-def _made_of(subject: Subject[Any, Any]) -> Any:
+def _made_of(subject: Dataset[Any, Any]) -> Any:
     """The config of its model."""
     return KINDS[subject.kind][0]
 

@@ -18,7 +18,7 @@ __all__ = ["ShardedMuon"]
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class RowShard:
     """Rows first to last of a parameter of `total` rows: one matrix."""
 
     param: Tensor  # of these rows and others, those that are here
@@ -31,7 +31,7 @@ class Piece:
         """Which of the rows that a process has are of this matrix.
 
         >>> nothing = torch.zeros(0)
-        >>> [Piece(nothing, nothing, 3, 9, 11).rows(rank, 3) for rank in range(3)]
+        >>> [RowShard(nothing, nothing, 3, 9, 11).rows(rank, 3) for rank in range(3)]
         [slice(3, 4, None), slice(0, 4, None), slice(0, 1, None)]
         """
         each = -(-self.total // size)  # as torch.chunk does
@@ -51,11 +51,11 @@ class ShardedMuon(Muon):
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
-            pieces: dict[tuple[int, int], list[Piece]] = defaultdict(list)
+            pieces: dict[tuple[int, int], list[RowShard]] = defaultdict(list)
             for p, ahead in self._ahead(group):
                 mine, its, first = p.to_local(), ahead.to_local(), 0  # type: ignore[attr-defined]
                 for rows in self.rows.get(p, [p.shape[0]]):
-                    piece = Piece(mine, its, first, first + rows, p.shape[0])
+                    piece = RowShard(mine, its, first, first + rows, p.shape[0])
                     pieces[rows, p.shape[1]].append(piece)
                     first += rows
             for shape, some in pieces.items():
@@ -66,7 +66,7 @@ class ShardedMuon(Muon):
                     )
 
 
-def _turned(pieces: list[Piece], columns: int) -> tuple[list[Piece], list[Tensor]]:
+def _turned(pieces: list[RowShard], columns: int) -> tuple[list[RowShard], list[Tensor]]:
     """Of each matrix, in another order, the rows that are here after it was made orthogonal."""
     rank, size = dist.get_rank(), dist.get_world_size()
     # By who makes them orthogonal; mine are those of all others in the same order.

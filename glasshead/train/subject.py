@@ -1,6 +1,6 @@
 """What a run can be trained on. Text, pairs and the reader's stories all begin and go on alike.
 
-A new subject is a class such as `Text` in language.py, and its line in `SUBJECTS` of runs.py.
+A new subject is a class such as `Text` in language.py, and its line in `DATASETS` of runs.py.
 config.json keeps which one it was, with its settings and where it lies, so `--resume` finds it:
 
     "data": {"task": "text", "sources": [...], "text": {its settings}, "fingerprint": ...}
@@ -19,14 +19,14 @@ from glasshead.errors import InputError
 from glasshead.text.store import keep_streams
 from glasshead.text.tokenizer import Tokenizer
 from glasshead.train.config import TrainConfig
-from glasshead.train.progress import Watch
+from glasshead.train.progress import ProgressListener
 from glasshead.train.task import Task
 
 if TYPE_CHECKING:
     from glasshead.model.gpt import GPT
     from glasshead.model.transformer import Transformer
 
-__all__ = ["Material", "Place", "Sources", "Subject", "Translate", "of"]
+__all__ = ["Context", "Dataset", "Material", "Sources", "Translate", "of"]
 
 # Names of files by what they are for, as config.json keeps them: sources, val.
 Sources = Mapping[str, Sequence[str | Path]]
@@ -37,11 +37,11 @@ Data = TypeVar("Data")
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class Context:
     """Where a run reads and writes, who watches and samples, and who trains with it."""
 
     cache: Path  # a folder for tokenised texts
-    watch: Watch
+    watch: ProgressListener
     sampler: "Callable[[GPT, Tokenizer], str] | None" = None
     translator: Callable[[Tokenizer], Translate] | None = None
     progress: Callable[[int, int], object] = lambda done, total: None  # bytes tokenised
@@ -68,7 +68,7 @@ class Material(Generic[Data]):
     sources: Sources  # where it lies now
 
 
-class Subject(ABC, Generic[Config, Data]):
+class Dataset(ABC, Generic[Config, Data]):
     """How material is read, and the task that it makes."""
 
     name: ClassVar[str]  # the word of `--task`, and the key of the settings in config.json
@@ -93,7 +93,7 @@ class Subject(ABC, Generic[Config, Data]):
         self,
         sources: Sources,
         config: Config,
-        place: Place,
+        place: Context,
         *,
         tokenizer: Tokenizer | None = None,
         vocab_size: int | None = None,
@@ -107,7 +107,7 @@ class Subject(ABC, Generic[Config, Data]):
         material: Material[Data],
         config: Config,
         train: TrainConfig,
-        place: Place,
+        place: Context,
     ) -> Task:
         """What the loop is to do."""
 

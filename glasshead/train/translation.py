@@ -20,7 +20,7 @@ from glasshead.text.tokenizer import BPETokenizer, Tokenizer
 from glasshead.train.config import TrainConfig
 from glasshead.train.language import fitting_vocabulary
 from glasshead.train.parallel import PairConfig, Parallel, read_parallel
-from glasshead.train.subject import Material, Place, Sources, Subject, Translate
+from glasshead.train.subject import Context, Dataset, Material, Sources, Translate
 
 __all__ = ["SPECIALS", "Pairs", "TranslationTask", "bleu", "disagreement"]
 
@@ -229,7 +229,7 @@ def bleu(said: Sequence[str], wanted: Sequence[str]) -> float:
     return float(BLEU(tokenize=bleu_words(wanted)).corpus_score(list(said), [list(wanted)]).score)
 
 
-class Pairs(Subject[PairConfig, Parallel]):
+class Pairs(Dataset[PairConfig, Parallel]):
     """A Transformer learns to translate."""
 
     name, kind, config = "pairs", "transformer", PairConfig
@@ -245,7 +245,7 @@ class Pairs(Subject[PairConfig, Parallel]):
         self,
         sources: Sources,
         config: PairConfig,
-        place: Place,
+        place: Context,
         *,
         tokenizer: Tokenizer | None = None,
         vocab_size: int | None = None,
@@ -267,7 +267,7 @@ class Pairs(Subject[PairConfig, Parallel]):
         material: Material[Parallel],
         config: PairConfig,
         train: TrainConfig,
-        place: Place,
+        place: Context,
     ) -> TranslationTask:
         assert isinstance(model, Transformer)
         report, translator, tokenizer = Report(), place.translator, material.tokenizer

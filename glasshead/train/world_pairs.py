@@ -14,7 +14,7 @@ from glasshead.text.tinyworld.tokens import world_tokenizer
 from glasshead.text.tokenizer import Tokenizer
 from glasshead.train.config import TrainConfig
 from glasshead.train.parallel import PairConfig, Parallel
-from glasshead.train.subject import Material, Place, Sources, Subject
+from glasshead.train.subject import Context, Dataset, Material, Sources
 from glasshead.train.translation import TranslationTask
 
 __all__ = ["WorldConfig", "WorldPairs"]
@@ -56,7 +56,7 @@ class WorldConfig:
         )
 
 
-class WorldPairs(Subject[WorldConfig, Parallel]):
+class WorldPairs(Dataset[WorldConfig, Parallel]):
     """A Transformer learns to translate the embedded world's stories."""
 
     name, kind, config = "world", "transformer", WorldConfig
@@ -70,7 +70,7 @@ class WorldPairs(Subject[WorldConfig, Parallel]):
         self,
         sources: Sources,
         config: WorldConfig,
-        place: Place,
+        place: Context,
         *,
         tokenizer: Tokenizer | None = None,
         vocab_size: int | None = None,
@@ -94,7 +94,7 @@ class WorldPairs(Subject[WorldConfig, Parallel]):
         material: Material[Parallel],
         config: WorldConfig,
         train: TrainConfig,
-        place: Place,
+        place: Context,
     ) -> TranslationTask:
         assert isinstance(model, Transformer)
         return TranslationTask(

@@ -20,7 +20,7 @@ from glasshead.generate.beam import (
     penalty,
     search,
 )
-from glasshead.generate.rows import Marks
+from glasshead.generate.rows import SpecialTokens
 from glasshead.model.transformer import Transformer
 from glasshead.text.tokenizer import ByteTokenizer
 from tests.generate.translators import (
@@ -223,7 +223,7 @@ def test_a_search_ends_long_before_the_limit_when_nothing_can_win(rows_of):
 
 def test_a_translation_may_have_fifty_tokens_more_than_its_source():
     model = tiny(max_len=200)
-    marks = Marks(BOS, EOS, (PAD, BOS, EOS))  # it can never end
+    marks = SpecialTokens(BOS, EOS, (PAD, BOS, EOS))  # it can never end
     found = greedy(model, [[3], [4, 5, PAD, PAD], [PAD, 6]], marks)
     assert [len(one.ids) for one in found] == [1 + LONGER, 2 + LONGER, 1 + LONGER]
     assert not any(one.ended for one in found)
@@ -233,7 +233,7 @@ def test_a_translation_may_have_fifty_tokens_more_than_its_source():
 
 
 def test_learned_positions_bound_a_translation_too():
-    marks = Marks(BOS, EOS, (PAD, BOS, EOS))
+    marks = SpecialTokens(BOS, EOS, (PAD, BOS, EOS))
     model = tiny(positions="learned")
     assert len(greedy(model, [[3]], marks)[0].ids) == MAX_LEN
     assert len(search(model, [[3]], marks, SearchConfig(3))[0][0].ids) == MAX_LEN
@@ -250,7 +250,7 @@ def test_what_ended_ranks_before_what_was_cut():
 def test_ids_without_text_are_never_written():
     tokenizer = ByteTokenizer(["<pad>", "<bos>", "<eos>", "<extra>"])
     model = tiny(vocab_size=300, pad=tokenizer.specials["<pad>"])
-    marks = Marks.of(tokenizer, model)
+    marks = SpecialTokens.of(tokenizer, model)
     assert marks.never == (256, 257, 259, *range(260, 300))
     with torch.no_grad():
         model.head.weight[260:] = 0
@@ -264,7 +264,9 @@ def test_the_decoder_for_others_gives_the_ids_of_greedy():
     model = tiny(vocab_size=tokenizer.vocab_size, pad=256)
     batch = [[5, 6, 7], [8]]
     decode = greedy_decoder(tokenizer, max_tokens=SHORT)
-    expected = greedy(model, batch, Marks.of(tokenizer, model), SearchConfig(max_tokens=SHORT))
+    expected = greedy(
+        model, batch, SpecialTokens.of(tokenizer, model), SearchConfig(max_tokens=SHORT)
+    )
     assert decode(model, batch) == [list(one.ids) for one in expected]
     assert decode(model, []) == []
 
@@ -342,4 +344,4 @@ def test_a_source_that_cannot_be_read_is_named(batch, message):
 
 def test_a_tokenizer_without_an_end_cannot_translate():
     with pytest.raises(InputError, match="no <eos>"):
-        Marks.of(ByteTokenizer(["<bos>"]), tiny())
+        SpecialTokens.of(ByteTokenizer(["<bos>"]), tiny())

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glasshead.errors import ConfigError, GlassheadError, InputError
-from glasshead.generate.decode import Decoder, generate
+from glasshead.generate.decode import PlainDecoder, generate
 from glasshead.generate.sampling import GREEDY, SamplingConfig
 from glasshead.model.gpt import GPT
 from tests.generate.models import MAX_LEN, POSITIONS, VOCAB, models, prompts, tiny
@@ -124,7 +124,7 @@ def test_a_text_finished_from_outside_gets_no_more_ids_and_harms_no_other():
     model = tiny(2)
     batch = [[1], [2, 2], [3]]
     free = texts(model, batch, max_tokens=8)
-    decoder = Decoder(model, batch, GREEDY)
+    decoder = PlainDecoder(model, batch, GREEDY)
     decoder.step()
     decoder.finish(1)
     steps = [decoder.step() for _ in range(7)]

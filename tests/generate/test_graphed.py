@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from glasshead.generate.decode import Decoder
+from glasshead.generate.decode import PlainDecoder
 from glasshead.generate.sampling import GREEDY, PLAIN, SamplingConfig
 from glasshead.model.gpt import GPT, GPTConfig
 from tests.conftest import interpret
@@ -36,7 +36,7 @@ def model_of(name: str, device: str, **more: Any) -> GPT:
     return model
 
 
-def taken(decoder: Decoder, steps: int) -> list[list[int | None]]:
+def taken(decoder: PlainDecoder, steps: int) -> list[list[int | None]]:
     return [decoder.step() for _ in range(steps)]
 
 
@@ -49,7 +49,7 @@ def check(name: str, device: str, recorded: bool) -> None:
     penalised = SamplingConfig(temperature=0.9, top_k=11, repetition_penalty=1.3)
     cases = [(PROMPTS, GREEDY), (PROMPTS[:1], PLAIN), (PROMPTS, penalised), (PROMPTS[1:2], GREEDY)]
     for prompts, config in cases if device == "cuda" else cases[1:3]:
-        plain = taken(Decoder(model, prompts, config, stop_ids=[7], seed=3), steps)
+        plain = taken(PlainDecoder(model, prompts, config, stop_ids=[7], seed=3), steps)
         graph = GraphDecoder(
             model, prompts, config, max_tokens=steps, stop_ids=[7], seed=3, recorded=recorded
         )
@@ -65,7 +65,7 @@ def check_turns(device: str, recorded: bool) -> None:
     def new(tokens: int) -> GraphDecoder:
         return GraphDecoder(model, PROMPTS[:1], GREEDY, max_tokens=tokens, recorded=recorded)
 
-    expected = taken(Decoder(model, PROMPTS[:1], GREEDY), 7)
+    expected = taken(PlainDecoder(model, PROMPTS[:1], GREEDY), 7)
     short = new(2)
     first = taken(short, 1)
     long = new(7)
@@ -76,7 +76,7 @@ def check_turns(device: str, recorded: bool) -> None:
     assert begun + taken(long, 6) == expected
     with torch.no_grad():  # in place: no graph minds
         model.positions.table.weight.neg_()
-    assert taken(new(3), 3) == taken(Decoder(model, PROMPTS[:1], GREEDY), 3)
+    assert taken(new(3), 3) == taken(PlainDecoder(model, PROMPTS[:1], GREEDY), 3)
 
 
 INTERPRETED = """
@@ -128,12 +128,12 @@ def test_a_model_on_a_gpu_is_decoded_by_a_recorded_step() -> None:
 
     model = model_of("modern", "cuda")
     assert type(new_decoder(model, PROMPTS, GREEDY, max_tokens=5)) is GraphDecoder
-    expected = taken(Decoder(model, PROMPTS, GREEDY), 5)
+    expected = taken(PlainDecoder(model, PROMPTS, GREEDY), 5)
     assert taken(new_decoder(model, PROMPTS, GREEDY, max_tokens=5), 5) == expected
     model.cpu().cuda()  # somewhere else
     assert taken(new_decoder(model, PROMPTS, GREEDY, max_tokens=5), 5) == expected
     with torch.autocast("cuda", torch.bfloat16):
-        assert type(new_decoder(model, PROMPTS, GREEDY, max_tokens=5)) is Decoder
+        assert type(new_decoder(model, PROMPTS, GREEDY, max_tokens=5)) is PlainDecoder
 
 
 @cuda
@@ -142,7 +142,7 @@ def test_a_long_text_is_read_in_parts() -> None:
 
     model = model_of("modern", "cuda", max_len=4099)
     prompt = torch.randint(53, (3001,), generator=torch.Generator().manual_seed(1)).tolist()
-    plain = taken(Decoder(model, [prompt], GREEDY), 31)
+    plain = taken(PlainDecoder(model, [prompt], GREEDY), 31)
     assert taken(GraphDecoder(model, [prompt], GREEDY, max_tokens=31), 31) == plain
 
 

@@ -8,7 +8,7 @@ from torch.nn.utils import parametrize
 
 from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.errors import NotFiniteError
-from glasshead.generate.decode import Decoder, generate
+from glasshead.generate.decode import PlainDecoder, generate
 from glasshead.generate.graphed import new_decoder
 from glasshead.generate.int8 import to_int8
 from glasshead.generate.lean import LeanDecoder, LeanStep, lean_serves
@@ -35,7 +35,7 @@ KINDS = [
 ]
 
 
-def logits(decoder: Decoder, steps: int) -> list[torch.Tensor]:
+def logits(decoder: PlainDecoder, steps: int) -> list[torch.Tensor]:
     """What each step chose from."""
     found = []
     inner = decoder._logits
@@ -56,7 +56,7 @@ def test_every_kind_of_model_gets_the_logits_that_its_modules_give(kind, prompts
     model, steps = tiny(**kind), 2 * MAX_LEN
     flat = new_decoder(model, prompts, GREEDY, max_tokens=steps)
     assert type(flat) is LeanDecoder
-    plain = Decoder(model, prompts, GREEDY)
+    plain = PlainDecoder(model, prompts, GREEDY)
     for ours, theirs in zip(logits(flat, steps), logits(plain, steps), strict=True):
         assert torch.allclose(ours, theirs, rtol=0, atol=1e-12)
 
@@ -67,7 +67,7 @@ def test_eight_bits_and_other_dtypes_too():
         flat = new_decoder(other, PROMPTS, GREEDY, max_tokens=7)
         assert type(flat) is LeanDecoder
         for ours, theirs in zip(
-            logits(flat, 7), logits(Decoder(other, PROMPTS, GREEDY), 7), strict=True
+            logits(flat, 7), logits(PlainDecoder(other, PROMPTS, GREEDY), 7), strict=True
         ):
             assert torch.allclose(ours, theirs, rtol=0, atol=2e-6)
 
@@ -99,7 +99,7 @@ def test_the_flat_step_is_what_runs(calls):
 
 def test_a_text_that_ends_leaves_the_others_as_they_were():
     model = tiny(positions="rotary")
-    ours, theirs = (kind(model, PROMPTS, GREEDY) for kind in (LeanDecoder, Decoder))
+    ours, theirs = (kind(model, PROMPTS, GREEDY) for kind in (LeanDecoder, PlainDecoder))
     for step in range(MAX_LEN):
         if step == 2:
             ours.finish(0)
@@ -138,7 +138,7 @@ def test_what_cannot_be_written_flat_goes_the_usual_way(change):
     model = tiny()
     assert lean_serves(model)
     change(model)
-    assert type(new_decoder(model, PROMPTS, GREEDY, max_tokens=3)) is Decoder
+    assert type(new_decoder(model, PROMPTS, GREEDY, max_tokens=3)) is PlainDecoder
     assert Together(model)._lean is None
 
 
@@ -146,7 +146,7 @@ def test_what_cannot_be_written_flat_goes_the_usual_way(change):
     "kind", [{"softcap": 2.0}, {"positions": "alibi"}, {"backend": "explicit"}]
 )
 def test_models_with_scores_of_their_own_go_the_usual_way(kind):
-    assert type(new_decoder(tiny(**kind), PROMPTS, GREEDY, max_tokens=3)) is Decoder
+    assert type(new_decoder(tiny(**kind), PROMPTS, GREEDY, max_tokens=3)) is PlainDecoder
 
 
 def test_a_hook_on_everything_is_called(calls):
@@ -163,7 +163,7 @@ def test_a_hook_on_everything_is_called(calls):
 def test_who_begins_to_watch_on_the_way_sees_the_tokens_that_follow():
     model = tiny()
     decoder = LeanDecoder(model, PROMPTS, GREEDY)
-    plain = Decoder(model, PROMPTS, GREEDY)
+    plain = PlainDecoder(model, PROMPTS, GREEDY)
     steps = [decoder.step() for _ in range(3)]
     with observing(model) as seen:
         steps.append(decoder.step())
@@ -176,7 +176,7 @@ def test_who_begins_to_watch_on_the_way_sees_the_tokens_that_follow():
 @pytest.mark.parametrize("what", [{"heads": [(0, 1), (1, 2)]}, {"edges": [Edge(key=1)]}], ids=str)
 def test_ablation_is_of_what_is_written_too(at_first, what):
     model = tiny(positions="rotary")
-    flat, plain = LeanDecoder(model, PROMPTS, GREEDY), Decoder(model, PROMPTS, GREEDY)
+    flat, plain = LeanDecoder(model, PROMPTS, GREEDY), PlainDecoder(model, PROMPTS, GREEDY)
     together = Together(model)
     for prompt in PROMPTS:
         together.join(prompt, GREEDY, max_tokens=9)
@@ -192,7 +192,7 @@ def test_ablation_is_of_what_is_written_too(at_first, what):
 
 def test_a_state_that_is_loaded_on_the_way_counts_from_the_next_token():
     model, other = tiny(0), tiny(1)
-    flat, plain = LeanDecoder(model, PROMPTS, GREEDY), Decoder(model, PROMPTS, GREEDY)
+    flat, plain = LeanDecoder(model, PROMPTS, GREEDY), PlainDecoder(model, PROMPTS, GREEDY)
     for decoder in (flat, plain):
         decoder.step()
     model.load_state_dict(other.state_dict(), assign=True)

@@ -7,13 +7,13 @@ import torch
 from hypothesis import strategies as st
 
 from glasshead.checkpoint import Run, RunConfig
-from glasshead.generate.rows import Marks
+from glasshead.generate.rows import SpecialTokens
 from glasshead.model.transformer import Transformer, TransformerConfig
 from glasshead.text.tokenizer import BPETokenizer, Tokenizer
 
 VOCAB, MAX_LEN = 11, 29
 PAD, BOS, EOS = 0, 1, 2
-MARKS = Marks(BOS, EOS, (PAD, BOS))
+MARKS = SpecialTokens(BOS, EOS, (PAD, BOS))
 SPECIALS = ("<pad>", "<bos>", "<eos>")
 
 

@@ -15,7 +15,7 @@ from glasshead.errors import ConfigError, InputError
 from glasshead.lab.alignments import error_rates, least_error, measure_translator
 from glasshead.lab.demo import begin, place
 from glasshead.lab.demo_tables import numbered, wrapped
-from glasshead.lab.demo_training import Job, train_all
+from glasshead.lab.demo_training import TrainingJob, train_all
 from glasshead.lab.demo_words import TEXTS
 from glasshead.lab.referents import Truth, head_figures, measure_reader, rows_of
 from glasshead.model.transformer import Reader, Transformer, TransformerConfig
@@ -174,7 +174,7 @@ def test_a_folder_that_is_no_demo_is_left_alone(tmp_path, mark):
 
 
 def test_an_error_in_a_training_process_is_raised_here(tmp_path):
-    job = Job("reader", "refer", tmp_path / "run", {"steps": 5, "lr": -1.0})
+    job = TrainingJob("reader", "refer", tmp_path / "run", {"steps": 5, "lr": -1.0})
     with pytest.raises(ConfigError, match=r"lr \(-1.0\) must be at least 0"):
         train_all([job], lambda *told: None)
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from glasshead.attention.backends import BACKENDS
 from glasshead.attention.functional import attend
 from glasshead.attention.mask import Mask
-from glasshead.lab.doctor import Device, Problem, Torch, _numbers, examine, packages
+from glasshead.lab.doctor import DeviceReport, Problem, Torch, _numbers, examine, packages
 from glasshead.lab.doctor_tables import _CHINESE, _ENGLISH, tables
 from glasshead.lab.kernels import CALLS, DTYPES, Choice
 from glasshead.observe.fonts import chinese_font, has_glyphs
@@ -152,7 +152,7 @@ def lacking(found, **changes):
 def test_only_what_is_needed_breaks(found):
     lacks = packages(["no-such-thing>=1; extra == 'hf'", "nor-this>=2; extra == 'hf'"])
     optional = replace(
-        lacking(found, compiler=None, triton=None, devices=(Device("cuda:0", "GPU", 2**30),)),
+        lacking(found, compiler=None, triton=None, devices=(DeviceReport("cuda:0", "GPU", 2**30),)),
         packages=tuple(lacks),
         chinese_font=None,
     )
@@ -195,7 +195,7 @@ def test_every_kind_of_problem_has_words_and_a_command_in_both_languages(found):
         found,
         python_fits=False,
         torch=Torch(error="E1"),
-        devices=(Device("cuda:0", "GPU", None),),
+        devices=(DeviceReport("cuda:0", "GPU", None),),
         kernels=tuple(Choice("cuda:0", d, c, error="E2") for d in DTYPES for c in CALLS),
         triton=None,
         compiler=None,

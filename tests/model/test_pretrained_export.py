@@ -185,12 +185,12 @@ def test_a_run_whose_parameters_are_not_its_settings_is_refused(tmp_path):
 
 
 def test_every_family_takes_back_the_settings_that_it_writes():
-    from glasshead.model.pretrained import Settings
+    from glasshead.model.pretrained import ForeignConfig
 
     for fields, _ in FITTING.values():
         config = GPTConfig(**{"vocab_size": 307, "d_model": 24, **fields})
         family = family_for("gpt", config)
-        again = family.config(Settings(family.settings(config)))
+        again = family.config(ForeignConfig(family.settings(config)))
         assert family.settings(again) == {
             **family.settings(config),
             **{n: 0.0 for n in family.settings(config) if "drop" in n},

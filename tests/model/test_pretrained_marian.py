@@ -9,7 +9,7 @@ import torch
 from glasshead.checkpoint import import_model, load
 from glasshead.errors import InputError
 from glasshead.generate.beam import greedy
-from glasshead.generate.rows import Marks
+from glasshead.generate.rows import SpecialTokens
 from glasshead.text.sentencepieces import read_pieces
 from glasshead.text.tokenizer import tokenizer_from_json
 
@@ -87,7 +87,7 @@ def test_an_imported_translator_gives_the_same_logits(theirs, loaded):
 
 
 def test_an_imported_translator_writes_the_same(theirs, loaded):
-    marks = Marks.of(loaded.tokenizer, loaded.model)
+    marks = SpecialTokens.of(loaded.tokenizer, loaded.model)
     assert (marks.bos, marks.eos) == (PAD, 0)
     model = theirs[0]
     plain = hf.GenerationConfig(

@@ -9,7 +9,7 @@ import torch
 from glasshead.checkpoint import Run, RunConfig, export_model, import_model, load
 from glasshead.errors import ConfigError, GlassheadError
 from glasshead.generate.beam import SearchConfig, greedy, search
-from glasshead.generate.rows import Marks
+from glasshead.generate.rows import SpecialTokens
 from glasshead.generate.translate import Translator
 from glasshead.model.transformer import Encoder, Transformer, TransformerConfig
 from glasshead.text.tokenizer import BPETokenizer, CharTokenizer, WordTokenizer
@@ -61,7 +61,7 @@ def test_a_translator_computes_and_writes_the_same_there(case, tmp_path):
     batch = tokenizer(lines, padding=True, return_tensors="pt")
     assert sorted(batch) == ["attention_mask", "input_ids"]
     sources = [loaded.tokenizer.encode_ids(line).tolist() for line in lines]
-    marks = Marks.of(loaded.tokenizer, loaded.model)
+    marks = SpecialTokens.of(loaded.tokenizer, loaded.model)
     target = torch.randint(10, 290, (3, 47))
     target[:, 0] = marks.bos
     logits = model(**batch, decoder_input_ids=target).logits
@@ -159,7 +159,7 @@ def test_a_translator_trained_here_translates_the_same_there(cli, tmp_path, monk
     card = (tmp_path / "out" / "README.md").read_text()
     assert "pipeline_tag: translation" in card
     loaded, (model, tokenizer) = load("run"), theirs(tmp_path / "out")
-    marks = Marks.of(loaded.tokenizer, loaded.model)
+    marks = SpecialTokens.of(loaded.tokenizer, loaded.model)
     right = 0
     for code in ("7 3", "0 4", "9 8", "6 1"):
         ids = tokenizer(code, return_tensors="pt")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from glasshead.checkpoint import export_model, import_model, load
 from glasshead.errors import InputError
 from glasshead.generate.beam import SearchConfig, greedy, search
-from glasshead.generate.rows import Marks
+from glasshead.generate.rows import SpecialTokens
 
 hf = pytest.importorskip("transformers", reason="needs transformers")
 pytest.importorskip("sentencepiece", reason="needs sentencepiece")
@@ -81,7 +81,7 @@ def test_it_translates_the_same_everywhere(places, both, beam):
         hf.MarianMTModel.from_pretrained(places / at).eval() for at in ("theirs", "out")
     )
     loaded = load(places / "run")
-    marks = Marks.of(loaded.tokenizer, loaded.model)
+    marks = SpecialTokens.of(loaded.tokenizer, loaded.model)
     config = SearchConfig(beam=beam, alpha=0.0, max_tokens=40)
     # Of bare probabilities, until nothing better can come, and without <unk>: as ours.
     same = {"length_penalty": 0.0, "early_stopping": "never"} if beam > 1 else {}

@@ -3,7 +3,7 @@
 import torch
 
 from glasshead.generate.opening import open_subject
-from glasshead.observe.atlas import Atlas
+from glasshead.observe.atlas import Trace
 from glasshead.text.tokenizer import BPETokenizer
 from tests.generate.runs import make_run
 from tests.generate.translators import make_translator, small_bpe
@@ -11,7 +11,7 @@ from tests.generate.translators import make_translator, small_bpe
 TEXT = "那只小猫看见<蝴蝶> it's & $5，它饿了，它走了。"
 
 
-def read(folder) -> Atlas:
+def read(folder) -> Trace:
     """By a GPT whose tokens are parts of characters."""
     tokenizer = BPETokenizer.train(TEXT, vocab_size=258)
     subject = open_subject(make_run(folder / "cat", tokenizer, max_len=128, n_layers=3))
@@ -21,7 +21,7 @@ def read(folder) -> Atlas:
     return subject.record(TEXT)
 
 
-def translated(folder) -> Atlas:
+def translated(folder) -> Trace:
     text = "ein hund rennt durch den schnee. a dog runs through the snow." * 3
     path = make_translator(folder / "dog", small_bpe(text, 60))
     return open_subject(path).record("ein hund rennt")

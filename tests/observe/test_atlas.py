@@ -21,7 +21,7 @@ from glasshead.errors import ConfigError, InputError, RecordingError
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.observe import atlas as atlas_module
 from glasshead.observe import pooling, statistics
-from glasshead.observe.atlas import Atlas, open_glass
+from glasshead.observe.atlas import Trace, open_glass
 from glasshead.observe.record import Record, Span
 from glasshead.observe.recording import observing
 
@@ -49,7 +49,7 @@ def built(plain=False, dtype=torch.float32, **settings):
         Span(29, 14, 7, 40, Mask(causal=True, window=11), late),
     ]
     lse = torch.cat([part(q, k, s)[1] for s in spans], 2)
-    seen = Atlas([Layer(4, "blocks.4.attention", "self", "decoder")], model="Made up", **settings)
+    seen = Trace([Layer(4, "blocks.4.attention", "self", "decoder")], model="Made up", **settings)
     seen.records[4] = Record(seen.layers[0], (B, H, T, S), spans, q, k, lse)
     return seen
 
@@ -195,7 +195,7 @@ def test_cells_of_a_long_map_are_the_overview_that_was_measured():
     layer = Layer(0, "here", "self")
     pair = []
     for measured in (True, False):
-        seen = Atlas([layer])
+        seen = Trace([layer])
         seen.records[0] = Record(
             layer, (1, 1, n, n), [Span(0, n, 0, n, mask, Scoring())], q, k, lse
         )
@@ -235,7 +235,7 @@ def test_answers_too_large_are_refused_with_a_way_out(seen, monkeypatch):
 
 def test_a_layer_that_did_not_run_is_named():
     with pytest.raises(RecordingError, match=r"layer 4 \(x\) did not run"):
-        Atlas([Layer(4, "x", "self")]).tile(4, 0)
+        Trace([Layer(4, "x", "self")]).tile(4, 0)
 
 
 def test_a_file_holds_everything(seen, whole, tmp_path):
@@ -303,7 +303,7 @@ def test_masks_that_layers_share_lie_in_the_file_once(tmp_path):
 def test_opening_does_not_read_it_all(tmp_path):
     n, layer = 2**20, Layer(0, "here", "self")
     q = torch.zeros(1, 1, n, 32)  # 128 MiB
-    seen = Atlas([layer])
+    seen = Trace([layer])
     spans = [Span(0, n, 0, 1, Mask(), Scoring())]
     seen.records[0] = Record(layer, (1, 1, n, 1), spans, q, q[:, :, :1], torch.zeros(1, 1, n))
     seen.save(tmp_path / "x.glass")

@@ -10,7 +10,7 @@ from torch import Tensor
 from glasshead.attention.hooks import Layer
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring
-from glasshead.observe.atlas import Atlas
+from glasshead.observe.atlas import Trace
 from glasshead.observe.record import Record, Span
 
 __all__ = ["SCRIPT", "long_atlas"]
@@ -19,7 +19,7 @@ KINDS, PART, D, HEADS = 48, 4096, 16, 2
 SCRIPT = "<img src=x onerror=alert(1)></script>"  # a token like any other
 
 
-def long_atlas(n: int) -> Atlas:
+def long_atlas(n: int) -> Trace:
     generator = torch.Generator().manual_seed(3)
 
     def some(*shape: int) -> Tensor:
@@ -38,7 +38,7 @@ def long_atlas(n: int) -> Atlas:
     layer = Layer(0, "blocks.0.attention", "self")
     tokens = [chr(0x4E00 + int(word)) for word in words]
     tokens[5] = SCRIPT
-    seen = Atlas([layer], model="Made up", tokens=tokens)
+    seen = Trace([layer], model="Made up", tokens=tokens)
     span = Span(0, n, 0, n, Mask(causal=True), Scoring())
     seen.records[0] = Record(layer, (1, HEADS, n, n), [span], q[None], k[None], lse[None])
     return seen

@@ -12,7 +12,7 @@ import pytest
 import glasshead
 from glasshead.errors import BusyError, ConfigError, NotFoundError
 from glasshead.serve.app import WEB
-from glasshead.serve.logs import Lines
+from glasshead.serve.logs import LogFormatter
 
 from .conftest import until
 from .test_library import new_run
@@ -185,7 +185,7 @@ def test_a_failure_of_our_own_is_logged_without_what_users_wrote(failing, server
     until(lambda: server_errors)  # it is logged when all is sent
     [record] = server_errors
     server_errors.clear()
-    line = Lines().format(record)
+    line = LogFormatter().format(record)
     told = json.loads(line)
     assert (told["error"], told["status"]) == ("RuntimeError", 500)
     assert told["route"] == "/api/fail/{number}"
@@ -201,10 +201,10 @@ def test_a_failure_of_our_own_is_logged_without_what_users_wrote(failing, server
 
 def test_a_line_of_the_log_is_one_object_whatever_is_in_it():
     record = logging.makeLogRecord({"name": "uvicorn", "msg": "a\nb %s", "args": ("小猫\u2028",)})
-    assert json.loads(Lines().format(record))["message"] == "a"
+    assert json.loads(LogFormatter().format(record))["message"] == "a"
     record = logging.makeLogRecord({"name": "uvicorn", "msg": "b %s", "args": ("小猫\u2028",)})
-    assert json.loads(Lines().format(record))["message"] == "b 小猫\u2028"
-    assert "\n" not in Lines().format(record)
+    assert json.loads(LogFormatter().format(record))["message"] == "b 小猫\u2028"
+    assert "\n" not in LogFormatter().format(record)
 
 
 def metrics(live):

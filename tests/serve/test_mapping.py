@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from glasshead.generate.opening import open_subject
-from glasshead.observe.atlas import Atlas, open_glass
+from glasshead.observe.atlas import Trace, open_glass
 from glasshead.observe.subject import RecordConfig
 from glasshead.serve import mapping
 from glasshead.text.tinyworld import corpus
@@ -190,7 +190,7 @@ def test_a_glass_file_is_opened_without_being_measured(server, book, monkeypatch
         raise AssertionError("it was measured, which takes minutes for a long text")
 
     monkeypatch.setattr(mapping, "SOON", 10_000**2)  # as if it were one of them
-    monkeypatch.setattr(Atlas, "statistics", never)
+    monkeypatch.setattr(Trace, "statistics", never)
     mine = server(book.parent)
     told = httpx.post(f"{mine.url}/api/open", json={"model": "<b>long.glass"}, timeout=60).json()
     assert (told["tokens"], told["statistics"], told["page"]) == (10_007, {}, 128)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from glasshead.errors import InputError
-from glasshead.observe.atlas import Atlas, open_glass
+from glasshead.observe.atlas import Trace, open_glass
 from glasshead.serve.library import Library
 from glasshead.text.tinyworld import World
 
@@ -106,7 +106,7 @@ def test_what_cannot_be_answered_is_told_as_on_the_server(shown, seen):
 
 
 def test_an_atlas_without_words_is_shown_as_a_map(book, shown):
-    bare = Atlas(book.layers, model="bare")
+    bare = Trace(book.layers, model="bare")
     bare.records = book.records
     assert brought(shown(bare)[0])["views"] == ["atlas"]
 

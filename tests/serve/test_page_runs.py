@@ -8,7 +8,7 @@ import pytest
 from glasshead.lab.claims import store
 from glasshead.lab.ladder import climb, read_text, summaries
 from glasshead.lab.ladder_figure import as_json
-from glasshead.train.record import Recorder
+from glasshead.train.record import RunLog
 
 from .conftest import until
 from .test_running import stored
@@ -29,7 +29,7 @@ def folder(world_runs, tmp_path):
     for name in ("reader", "translator"):
         shutil.copytree(world_runs / name, tmp_path / name)
     shutil.copytree(world_runs / "reader", tmp_path / "odd" / SCRIPT)
-    Recorder(tmp_path / "odd" / SCRIPT, tensorboard=False).sample(901, f"</script>{SCRIPT}")
+    RunLog(tmp_path / "odd" / SCRIPT, tensorboard=False).sample(901, f"</script>{SCRIPT}")
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "config.json").write_text("{")
     return tmp_path

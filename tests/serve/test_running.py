@@ -19,7 +19,7 @@ from glasshead.lab.ladder_figure import as_json
 from glasshead.serve import run_files
 from glasshead.serve.library import Library
 from glasshead.serve.run_files import Sample, read_metrics, read_samples
-from glasshead.train.record import Journal, Recorder
+from glasshead.train.record import Journal, RunLog
 
 from .conftest import live
 from .trained import READER_STEPS, WRITER_STEPS
@@ -100,7 +100,7 @@ def test_lines_that_are_no_metrics_are_counted_and_left_out(tmp_path):
 
 
 def test_samples_are_told_apart_by_their_steps(tmp_path):
-    recorder = Recorder(tmp_path, tensorboard=False)
+    recorder = RunLog(tmp_path, tensorboard=False)
     recorder.sample(10, "one\n\ntwo")
     recorder.sample(20, SCRIPT)
     file = tmp_path / "samples.txt"

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from glasshead.attention.hooks import Layer
 from glasshead.errors import NotFoundError
-from glasshead.observe.atlas import Atlas
+from glasshead.observe.atlas import Trace
 from glasshead.observe.record import Record
 from glasshead.serve.seen import SeenStore, held_bytes
 
 from .made_up import long_atlas
 
 
-def atlas(tokens: int, layers: int = 1) -> Atlas:
-    found = Atlas([Layer(i, f"layer{i}", "self", None) for i in range(layers)])
+def atlas(tokens: int, layers: int = 1) -> Trace:
+    found = Trace([Layer(i, f"layer{i}", "self", None) for i in range(layers)])
     for layer in found.layers:
         q = torch.zeros(1, 2, tokens, 3)
         found.records[layer.index] = Record(layer, (1, 2, tokens, tokens), q=q, k=q, lse=q[..., 0])

@@ -11,8 +11,8 @@ from glasshead.text.tinyworld import World, corpus
 from glasshead.train import runs
 from glasshead.train.parallel import Parallel
 from glasshead.train.presets import find_preset
-from glasshead.train.progress import Watch
-from glasshead.train.subject import Material, Subject
+from glasshead.train.progress import ProgressListener
+from glasshead.train.subject import Dataset, Material
 from glasshead.train.world_pairs import WorldPairs
 
 SEED = 1
@@ -43,11 +43,11 @@ def train(work: Path, place: Path) -> None:
     text = work / "stories.txt"
     text.write_text("\n".join(corpus(2000, "zh", SEED)) + "\n", encoding="utf-8")
     world = {"world": SEED, "val_stories": 64}
-    _train(work / "reader", runs.find_subject("refer"), "reader", READER_STEPS,
+    _train(work / "reader", runs.find_dataset("refer"), "reader", READER_STEPS,
            batch_size=32, stories=4000, **world)  # fmt: skip
     _train(work / "translator", SeedStoryPairs(), "translator", TRANSLATOR_STEPS,
            max_tokens=512, stories=500, **world)  # fmt: skip
-    _train(work / "writer", runs.find_subject("text"), "nano", WRITER_STEPS,
+    _train(work / "writer", runs.find_dataset("text"), "nano", WRITER_STEPS,
            sources=[text], n_layers=2, d_model=64, eval_batches=5)  # fmt: skip
     made = place.with_name(f"{place.name}.{os.getpid()}")
     made.mkdir()
@@ -63,7 +63,7 @@ def train(work: Path, place: Path) -> None:
 
 def _train(
     out: Path,
-    subject: Subject[Any, Any],
+    subject: Dataset[Any, Any],
     preset: str,
     steps: int,
     sources: list[Path] | None = None,
@@ -76,5 +76,5 @@ def _train(
         find_preset(preset, subject.name),
         {**here, "steps": steps, "eval_every": steps // 2, **flags},
         out,
-        runs.Place(out.parent / "cache", Watch()),
+        runs.Context(out.parent / "cache", ProgressListener()),
     ).train()

@@ -17,13 +17,13 @@ from glasshead.text.batches import Batch, TextBatches
 from glasshead.text.tokenizer import CharTokenizer
 from glasshead.train.config import TrainConfig
 from glasshead.train.loop import Trainer
-from glasshead.train.progress import Watch
+from glasshead.train.progress import ProgressListener
 
 TEXT = "".join(f"{n} and {n * n} and {n % 7} are numbers.\n" for n in range(300))
 CLOCK = {"seconds", "tokens_per_s"}
 
 
-class Heard(Watch):
+class Heard(ProgressListener):
     """Remembers what a run said."""
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ def new_run(path: Path, model: GPT | None = None, config: TrainConfig | None = N
 
 def trainer(
     path: Path,
-    watch: Watch | None = None,
+    watch: ProgressListener | None = None,
     spoil: Any = None,
     clock: Callable[[], float] = time.perf_counter,
     **changes: Any,

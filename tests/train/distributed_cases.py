@@ -24,7 +24,7 @@ from glasshead.train import runs
 from glasshead.train.language import LanguageTask
 from glasshead.train.loop import MOST_BAD, Trainer
 from glasshead.train.presets import find_preset
-from glasshead.train.progress import Now, Watch
+from glasshead.train.progress import Now, ProgressListener
 from tests.train.cases import TEXT, Numbers, new_model, new_run, settings
 from tests.train.pair_cases import pair_trainer
 
@@ -55,7 +55,7 @@ PAIRS = {"steps": 7, "eval_every": 7, "log_every": 1, "dropout": 0.0, "rdrop": 0
 STOPS = 23  # steps after which some runs are interrupted
 
 
-class Stops(Watch):
+class Stops(ProgressListener):
     """Asks for an end after `STOPS` steps."""
 
     def stepped(self, now: Now) -> None:
@@ -84,10 +84,14 @@ class Spoilt(Numbers):
 
 
 def text_trainer(
-    folder: Path, name: str, processes: Processes = ALONE, watch: Watch | None = None, **more: Any
+    folder: Path,
+    name: str,
+    processes: Processes = ALONE,
+    watch: ProgressListener | None = None,
+    **more: Any,
 ) -> Trainer:
     """Of the run `name`, which is made if it is not there."""
-    place = runs.Place(folder / "cache", watch or Watch(), processes=processes)
+    place = runs.Context(folder / "cache", watch or ProgressListener(), processes=processes)
     if not processes.first:
         return runs.follow(place)
     file, path = folder / "text.txt", folder / name
@@ -95,7 +99,7 @@ def text_trainer(
         return runs.resume(path, {}, more, place)
     file.write_text(TEXT, encoding="utf-8")
     preset, flags = find_preset("nano", "text"), {**FLAGS, **more}
-    return runs.begin(runs.find_subject("text"), {"sources": [file]}, preset, flags, path, place)
+    return runs.begin(runs.find_dataset("text"), {"sources": [file]}, preset, flags, path, place)
 
 
 def spoilt_trainer(path: Path, processes: Processes = ALONE, **more: Any) -> Trainer:
@@ -135,7 +139,9 @@ def work(folder: Path, processes: Processes) -> None:
         text_trainer(folder, way, processes, parallel=way).train()
         pair_trainer(folder, f"pairs-{way}", processes=processes, parallel=way, **PAIRS).train()
         text_trainer(folder, f"one-{way}", processes, parallel=way).train()  # on with it
-        stop = Stops() if processes.first == (way == "ddp") else Watch()  # one of them is enough
+        stop = (
+            Stops() if processes.first == (way == "ddp") else ProgressListener()
+        )  # one of them is enough
         outcome = text_trainer(folder, f"{way}-one", processes, stop, parallel=way).train()
         found[f"{way}-one"] = [outcome.reason, outcome.progress.step]
         spoilt = spoilt_trainer(folder / f"spoilt-{way}", processes, parallel=way)

@@ -10,7 +10,7 @@ from glasshead.text.pairs import Pair
 from glasshead.train import runs
 from glasshead.train.loop import Trainer
 from glasshead.train.presets import Preset
-from glasshead.train.progress import Watch
+from glasshead.train.progress import ProgressListener
 
 WORDS = ["ka", "lo", "mi", "nu", "po", "ra", "si", "tu", "ve", "xo"]
 SETTINGS = {
@@ -54,20 +54,23 @@ def write_pairs(folder: Path, pairs: list[Pair], name: str = "toy") -> list[str]
 def pair_trainer(
     folder: Path,
     name: str,
-    watch: Watch | None = None,
+    watch: ProgressListener | None = None,
     n_pairs: int = 131,
     processes: Processes = ALONE,
     **changes: Any,
 ) -> Trainer:
     """Of the run `name` in the folder, which is made if it is not there."""
-    place = runs.Place(
-        folder / "cache", watch or Watch(), translator=greedy_decoder, processes=processes
+    place = runs.Context(
+        folder / "cache",
+        watch or ProgressListener(),
+        translator=greedy_decoder,
+        processes=processes,
     )
     if not processes.first:
         return runs.follow(place)
     if (folder / name).exists():
         return runs.resume(folder / name, {}, {}, place)
     files = write_pairs(folder, toy_pairs(n_pairs))
-    subject, preset = runs.find_subject("pairs"), Preset("toy", task="pairs")
+    subject, preset = runs.find_dataset("pairs"), Preset("toy", task="pairs")
     flags = {**SETTINGS, **changes}
     return runs.begin(subject, {"sources": files}, preset, flags, folder / name, place)

@@ -25,7 +25,7 @@ from glasshead.checkpoint.sharded import read_parts
 from glasshead.errors import CheckpointError, ConfigError, NotFiniteError
 from glasshead.train import runs
 from glasshead.train.presets import Preset
-from glasshead.train.progress import Watch
+from glasshead.train.progress import ProgressListener
 from tests.train.cases import metrics
 from tests.train.distributed_cases import (
     BRIEF,
@@ -322,11 +322,11 @@ def test_a_setting_that_is_younger_than_a_run_has_its_default(made):
     config = json.loads(file.read_text())
     assert config["data"]["text"].pop("portable") is False
     file.write_text(json.dumps(config))
-    text, preset = runs.find_subject("text"), Preset("toy", data={"portable": False})
+    text, preset = runs.find_dataset("text"), Preset("toy", data={"portable": False})
     runs.check_same(text, preset, FLAGS, made / "older")
     with pytest.raises(CheckpointError, match="with --portable False instead of True"):
         runs.check_same(text, preset, {**FLAGS, "portable": True}, made / "older")
-    place = runs.Place(made / "cache", Watch())
+    place = runs.Context(made / "cache", ProgressListener())
     assert runs.resume(made / "older", {}, {"portable": False}, place)
     with pytest.raises(ConfigError, match="--portable True differs from the run's False"):
         runs.resume(made / "older", {}, {"portable": True}, place)
@@ -334,9 +334,9 @@ def test_a_setting_that_is_younger_than_a_run_has_its_default(made):
 
 @pytest.fixture(scope="module")
 def tasks(made):
-    place = runs.Place(made / "cache", Watch())
+    place = runs.Context(made / "cache", ProgressListener())
     small = {"stories": 31, "val_stories": 7, "batch_size": 5, "n_layers": 1}
-    refer, preset = runs.find_subject("refer"), Preset("toy", task="refer")
+    refer, preset = runs.find_dataset("refer"), Preset("toy", task="refer")
     trainers = {
         "text": text_trainer(made, "text"),
         "pairs": pair_trainer(made, "pairs", label_smoothing=0.1),
@@ -348,11 +348,13 @@ def tasks(made):
 
 
 def test_a_step_is_recorded_where_all_batches_are_alike(made, tasks):
-    assert {name: runs.find_subject(name).alike for name in tasks} == {
+    assert {name: runs.find_dataset(name).alike for name in tasks} == {
         name: task.alike for name, task in tasks.items()
     }
     with pytest.raises(ConfigError, match="batches of pairs differ in shape"):
-        runs.resume(made / "pairs", {}, {"graph": "on"}, runs.Place(made / "cache", Watch()))
+        runs.resume(
+            made / "pairs", {}, {"graph": "on"}, runs.Context(made / "cache", ProgressListener())
+        )
 
 
 @pytest.mark.parametrize("name", ["text", "pairs", "refer"])

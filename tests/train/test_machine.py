@@ -164,11 +164,11 @@ def test_a_step_is_recorded_on_a_gpu_alone():
 def test_a_step_that_cannot_be_recorded_is_refused_before_anything_is_read(
     tmp_path, name, processes, why
 ):
-    place = runs.Place(tmp_path, Heard(), processes=Processes(size=processes))
+    place = runs.Context(tmp_path, Heard(), processes=Processes(size=processes))
     preset = find_preset(presets_for(name)[0], name)
 
     def begin(graph):
-        runs.begin(runs.find_subject(name), {}, preset, {"graph": graph}, tmp_path / "run", place)
+        runs.begin(runs.find_dataset(name), {}, preset, {"graph": graph}, tmp_path / "run", place)
 
     with pytest.raises(ConfigError, match=f"--graph on: a step cannot be .* {why}") as caught:
         begin("on")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from glasshead.train.plot import draw_losses, smooth
-from glasshead.train.progress import Bar, Lines, Now, sparkline
-from glasshead.train.record import Journal, Recorder
+from glasshead.train.progress import Now, ProgressBar, ProgressLines, sparkline
+from glasshead.train.record import Journal, RunLog
 
 NOW = Now(step=1200, done=0.5, loss=2.5, tokens_per_s=34567.8, seconds_left=125)
 
@@ -31,7 +31,7 @@ def test_a_journal_is_cut_back_to_where_it_was(tmp_path_factory, lines):
 
 
 def test_metrics_are_json_without_nan(tmp_path):
-    with Recorder(tmp_path, tensorboard=False) as recorder:
+    with RunLog(tmp_path, tensorboard=False) as recorder:
         recorder.write(3, {"loss": 0.1 + 0.2})
         with pytest.raises(ValueError):
             recorder.write(4, {"loss": float("nan")})
@@ -69,7 +69,7 @@ def test_a_sparkline_of_equal_values_is_flat(value, n, width):
 
 
 def test_lines_go_to_stderr_one_an_evaluation(capsys):
-    watch = Lines()
+    watch = ProgressLines()
     watch.stepped(NOW)
     watch.evaluated(NOW, {"val_loss": 1.25}, best=True, sample="never\nshown")
     out, err = capsys.readouterr()
@@ -80,7 +80,9 @@ def test_lines_go_to_stderr_one_an_evaluation(capsys):
 def test_a_bar_is_drawn_at_most_ten_times_a_second():
     seconds = iter([*[0.0] * 2, 0.05, *[0.11] * 2, 0.2, *[0.22] * 2])  # twice where it is drawn
     file = io.StringIO()
-    bar = Bar(Console(file=file, force_terminal=True, width=100), clock=lambda: next(seconds))
+    bar = ProgressBar(
+        Console(file=file, force_terminal=True, width=100), clock=lambda: next(seconds)
+    )
     shown = []
     with bar:
         for step in range(5):
@@ -92,7 +94,7 @@ def test_a_bar_is_drawn_at_most_ten_times_a_second():
 def test_a_bar_shows_loss_speed_time_left_and_a_curve():
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=100, color_system=None)
-    with Bar(console) as bar:
+    with ProgressBar(console) as bar:
         for loss in (4.0, 3.0, 2.0):
             bar.logged(10, {"loss": loss})
         bar.stepped(NOW)

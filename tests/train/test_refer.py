@@ -10,7 +10,7 @@ from glasshead.text.tinyworld import World
 from glasshead.text.tinyworld.tokens import world_tokenizer
 from glasshead.train import runs
 from glasshead.train.presets import find_preset
-from glasshead.train.progress import Watch
+from glasshead.train.progress import ProgressListener
 from glasshead.train.refer import NOWHERE, Refer, ReferConfig, named, story_batch
 from glasshead.train.world_pairs import WorldConfig, WorldPairs
 
@@ -29,7 +29,7 @@ def model():
 
 @pytest.fixture
 def place(tmp_path):
-    return runs.Place(tmp_path / "cache", Watch())
+    return runs.Context(tmp_path / "cache", ProgressListener())
 
 
 @pytest.fixture

@@ -130,7 +130,11 @@ def draw(evidence: Evidence, figure: Any, lang: str) -> None:
     left.axhline(NEEDED, color="#999999", linewidth=0.8, linestyle=":")
     right.set_yscale("log")
     width = Words("head width d_k", "头宽 d_k")[lang]
-    tidy(left, Words("Share of rows with a dead gradient", "梯度消失的行所占比例")[lang], x=width)
+    tidy(
+        left,
+        Words("Share of rows with a dead gradient", "梯度消失的行所占比例")[lang],
+        x=width,
+    )
     tidy(right, Words("Gradient that reaches the query", "到达查询的梯度大小")[lang], x=width)
     left.legend(fontsize=8.5)
     right.legend(fontsize=8.5)

@@ -36,7 +36,7 @@ CAUSAL = Mask(causal=True)
 Way = tuple[str, Mask]  # positions and mask
 
 
-class Outcome(NamedTuple):
+class PositionsOutcome(NamedTuple):
     loss: float  # mean over the last tenth of the steps
     right: float  # accuracy, trained
     untrained: float  # and before
@@ -75,7 +75,7 @@ def measure(
     }
 
 
-def _run(way: Way, lr: float, seed: int, steps: int) -> Outcome:
+def _run(way: Way, lr: float, seed: int, steps: int) -> PositionsOutcome:
     """Train a model to say which came first."""
     positions, mask = way
     with torch.random.fork_rng([]):
@@ -93,9 +93,9 @@ def _run(way: Way, lr: float, seed: int, steps: int) -> Outcome:
     try:
         fit(model, loss, lr=lr, steps=steps)
     except NotFiniteError:  # who diverges can but guess
-        return Outcome(BURST, 0.5, untrained, moved)
+        return PositionsOutcome(BURST, 0.5, untrained, moved)
     last = losses[-max(1, steps // 10) :]
-    return Outcome(sum(last) / len(last), _accuracy(model, mask, seed), untrained, moved)
+    return PositionsOutcome(sum(last) / len(last), _accuracy(model, mask, seed), untrained, moved)
 
 
 def _sequences(n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

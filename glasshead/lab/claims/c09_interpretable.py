@@ -255,7 +255,10 @@ def draw(evidence: Evidence, figure: Any, lang: str) -> None:
     left.set_ylim(0, 1.3)
     left.set_yticks([0, 0.25, 0.5, 0.75, 1])
     left.axvline(2.5, color="#bbbbbb", linewidth=0.8)
-    places = (Words("in all heads", "在所有头里"), Words("in the best head", "在最好的头里"))
+    places = (
+        Words("in all heads", "在所有头里"),
+        Words("in the best head", "在最好的头里"),
+    )
     for at, text in zip((1, 4), places, strict=True):
         left.annotate(text[lang], (at, 1.09), ha="center", fontsize=9, color="#555555")
     tidy(left, Words("Share of answers that change", "答案改变的比例")[lang])

@@ -145,7 +145,7 @@ def _accuracy(model: nn.Module, task: str, length: int, seed: int) -> float:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TaskOutcome:
     """What came of one task; all by side."""
 
     short: Mapping[str, Interval]  # right at the shortest
@@ -157,7 +157,7 @@ class Outcome:
     learned: bool  # the shortest, by attention and by that vector
 
     @classmethod
-    def of(cls, evidence: Evidence, task: str) -> "Outcome":
+    def of(cls, evidence: Evidence, task: str) -> "TaskOutcome":
         lengths, accuracy = evidence["lengths"], evidence["tasks"][task]["accuracy"]
         at = lengths.index(evidence["longest"])
         short, long, beyond = (
@@ -192,7 +192,7 @@ class Outcome:
 
 
 def judge(evidence: Evidence) -> Finding:
-    found = {task: Outcome.of(evidence, task) for task in evidence["tasks"]}
+    found = {task: TaskOutcome.of(evidence, task) for task in evidence["tasks"]}
     verdicts = {task: one.verdict for task, one in found.items()}
     holding = [t for t, v in verdicts.items() if v in (Verdict.HOLDS, Verdict.HOLDS_WHEN)]
     if len(set(verdicts.values())) == 1:

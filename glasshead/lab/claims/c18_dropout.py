@@ -212,7 +212,10 @@ def draw(evidence: Evidence, figure: Any, lang: str) -> None:
             Words(f"{few:,} characters, best rate", f"{few:,} 个字，最好学习率"),
         ),
         (evidence["pushed"], Words(f"the same, at rate {rate}", f"同上，学习率 {rate}")),
-        (evidence["texts"][str(many)], Words(f"{many:,}, best rate", f"{many:,} 个字，最好学习率")),
+        (
+            evidence["texts"][str(many)],
+            Words(f"{many:,}, best rate", f"{many:,} 个字，最好学习率"),
+        ),
     ]
     colors = {"0": AGAINST, **dict.fromkeys(evidence["dropout"][1:-1], OTHER)}
     colors[evidence["dropout"][-1]] = FOR

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from glasshead.lab.claims.claim import SEARCH_SEEDS, Budget, Words
-from glasshead.lab.claims.search import Rates, outward
+from glasshead.lab.claims.search import RateSearch, outward
 from glasshead.lab.claims.spread import spread
 from glasshead.lab.looking import attentions, looking
 from glasshead.lab.referents import Head, Truth, head_figures, rows_of
@@ -92,7 +92,7 @@ class Training:
 class Trained:
     model: Reader
     classes: Tensor  # (V,): the answer that each word counts as
-    rates: Rates  # of the preset's learning rates, the factors that were tried
+    rates: RateSearch  # of the preset's learning rates, the factors that were tried
 
 
 @cache
@@ -156,12 +156,12 @@ def untrained(seed: int) -> Reader:
 
 # What was trained in this process, so that three claims need not train it three times.
 _READERS: dict[tuple[str, int, Training], Trained] = {}
-_RATES: dict[tuple[str, Training], Rates] = {}
+_RATES: dict[tuple[str, Training], RateSearch] = {}
 
 
-def by_factor(score: Callable[[float], float], steps: int) -> Rates:
+def by_factor(score: Callable[[float], float], steps: int) -> RateSearch:
     """The scores of multiples of the usual learning rates; with no steps for it, no search."""
-    return outward(score, FACTORS, FACTOR_LADDER) if steps else Rates({1.0: math.inf})
+    return outward(score, FACTORS, FACTOR_LADDER) if steps else RateSearch({1.0: math.inf})
 
 
 def usual_with(steps: int, seed: int, factor: float, **more: Any) -> TrainConfig:
@@ -182,7 +182,7 @@ def usual_with(steps: int, seed: int, factor: float, **more: Any) -> TrainConfig
     )
 
 
-def _search(answers: str, training: Training) -> Rates:
+def _search(answers: str, training: Training) -> RateSearch:
     """By the loss on stories not trained on, with a seed that no result has."""
     steps = training.search_steps
     return by_factor(

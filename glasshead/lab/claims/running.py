@@ -20,7 +20,7 @@ from glasshead.lab.claims.drawing import render
 from glasshead.lab.claims.spread import end_with_parent, settled
 from glasshead.lab.claims.store import Stored, as_stored, code_of, here, read, write
 
-__all__ = ["Plan", "expected_seconds", "run", "serves"]
+__all__ = ["ClaimsPlan", "expected_seconds", "run", "serves"]
 
 # Seconds on one core of a quiet machine (quick, full): only for telling the time left.
 EXPECTED: dict[int, tuple[float, float]] = {
@@ -39,7 +39,7 @@ Progress = Callable[[int, float, str], object]  # (claim, done from 0 to 1, what
 
 
 @dataclass(frozen=True)
-class Plan:
+class ClaimsPlan:
     """How the claims are to be run; `seeds` None is what the budget says, 3 or 5."""
 
     folder: Path
@@ -55,7 +55,7 @@ class Plan:
         return usual if self.seeds is None else replace(usual, seeds=result_seeds(self.seeds))
 
 
-def serves(stored: Stored, plan: Plan) -> bool:
+def serves(stored: Stored, plan: ClaimsPlan) -> bool:
     """Whether a stored result is as good as a new one: same code, same seeds or more."""
     if plan.again or not stored.is_current:
         return False
@@ -64,12 +64,12 @@ def serves(stored: Stored, plan: Plan) -> bool:
     return (plan.quick or not stored.quick) and set(wanted) <= set(stored.seeds)
 
 
-def expected_seconds(number: int, plan: Plan) -> float:
+def expected_seconds(number: int, plan: ClaimsPlan) -> float:
     return EXPECTED[number][0 if plan.quick else 1]
 
 
 def run(
-    numbers: Sequence[int], plan: Plan, progress: Progress = lambda number, done, what: None
+    numbers: Sequence[int], plan: ClaimsPlan, progress: Progress = lambda number, done, what: None
 ) -> Iterator[tuple[Stored, bool]]:
     """Results as they come, and whether each is new. Those that need not run come first.
 
@@ -98,7 +98,9 @@ def run(
         raise RuntimeError("\n".join(told))
 
 
-def run_one(number: int, plan: Plan, progress: Progress, threads: int, jobs: int = 1) -> Stored:
+def run_one(
+    number: int, plan: ClaimsPlan, progress: Progress, threads: int, jobs: int = 1
+) -> Stored:
     """Measure, judge, draw and keep one claim, in this process and in so many that it may start."""
     claim, code = load_claim(number), code_of(number)
     budget = plan.budget(lambda done, what: progress(number, done, what), jobs)
@@ -125,10 +127,10 @@ def run_one(number: int, plan: Plan, progress: Progress, threads: int, jobs: int
     return stored
 
 
-def _units(numbers: Sequence[int], plan: Plan) -> list[list[int]]:
+def _units(numbers: Sequence[int], plan: ClaimsPlan) -> list[list[int]]:
     """What one process does in a row; the longest first, or one of them ends up alone.
 
-    >>> _units([1, 5, 6, 9, 12], Plan(Path("runs"), quick=True))
+    >>> _units([1, 5, 6, 9, 12], ClaimsPlan(Path("runs"), quick=True))
     [[5, 9, 12], [6], [1]]
     """
     together = [number for number in numbers if number in SHARED]
@@ -137,10 +139,10 @@ def _units(numbers: Sequence[int], plan: Plan) -> list[list[int]]:
     return sorted(units, key=lambda unit: -sum(expected_seconds(n, plan) for n in unit))
 
 
-def _shares(units: Sequence[list[int]], plan: Plan) -> list[int]:
+def _shares(units: Sequence[list[int]], plan: ClaimsPlan) -> list[int]:
     """How many processes each unit may start, so that no long one keeps all others waiting.
 
-    >>> _shares([[5, 9, 12], [11], [6], [16]], Plan(Path("runs"), jobs=8))
+    >>> _shares([[5, 9, 12], [11], [6], [16]], ClaimsPlan(Path("runs"), jobs=8))
     [4, 2, 2, 1]
     """
     seconds = [sum(expected_seconds(n, plan) for n in unit) for unit in units]
@@ -152,7 +154,7 @@ def _shares(units: Sequence[list[int]], plan: Plan) -> list[int]:
 
 
 def _side_by_side(
-    units: Sequence[list[int]], plan: Plan, progress: Progress, broken: dict[int, str]
+    units: Sequence[list[int]], plan: ClaimsPlan, progress: Progress, broken: dict[int, str]
 ) -> Iterator[tuple[Stored, bool]]:
     """`jobs` processes; of those that take units, each takes the next that is waiting."""
     context: Any = multiprocessing.get_context("spawn")
@@ -201,7 +203,7 @@ def _next(news: Any, workers: Sequence[Any], left: set[int]) -> tuple[int, float
                 )
 
 
-def _work(plan: Plan, waiting: Any, news: Any) -> None:
+def _work(plan: ClaimsPlan, waiting: Any, news: Any) -> None:
     end_with_parent()
     while (item := waiting.get()) is not None:
         unit, jobs = item

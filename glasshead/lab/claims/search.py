@@ -18,7 +18,7 @@ __all__ = [
     "LADDER",
     "RATES",
     "WENT_ON",
-    "Rates",
+    "RateSearch",
     "Searched",
     "cautions",
     "outward",
@@ -48,7 +48,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Rates:
+class RateSearch:
     """What was tried: the score of each, the lowest the best, and the lower rate of equals."""
 
     scores: Mapping[float, float]
@@ -72,7 +72,7 @@ class Rates:
 
 def outward(
     score: Callable[[float], float], start: Sequence[float], ladder: Sequence[float] = LADDER
-) -> Rates:
+) -> RateSearch:
     """Try all of `start`, then what lies next to the best on the ladder, until nothing is left.
 
     >>> outward(lambda lr: abs(lr - 0.05), RATES).best
@@ -82,9 +82,9 @@ def outward(
     todo = list(start)
     while todo:
         scores |= {float(lr): _score(score, lr) for lr in todo}
-        at = ladder.index(Rates(scores).best)
+        at = ladder.index(RateSearch(scores).best)
         todo = [lr for lr in ladder[max(at - 1, 0) : at + 2] if lr not in scores]
-    return Rates(scores)
+    return RateSearch(scores)
 
 
 def _score(score: Callable[[float], float], lr: float) -> float:
@@ -99,7 +99,7 @@ def _score(score: Callable[[float], float], lr: float) -> float:
 class Searched(Generic[Result]):
     """One side of a comparison: the rates tried, and the results with the best of them."""
 
-    rates: Rates
+    rates: RateSearch
     results: list[Result] = field(default_factory=list)  # one a seed
     diverged: list[int] = field(default_factory=list)  # the seeds whose training failed
 
@@ -137,7 +137,7 @@ def searched(
         if searching:
             tried = outward(lambda lr, side=side: attempt(side, lr), searching)  # type: ignore[misc]
         else:
-            tried = Rates({float(rates[0]): math.inf})
+            tried = RateSearch({float(rates[0]): math.inf})
         one: Searched[Result] = Searched(tried)
         for seed in budget.seeds:
             budget.progress(at / total, f"{side}, seed {seed}")

@@ -19,7 +19,7 @@ from glasshead.lab.claims.readers import (
     usual_with,
     with_state,
 )
-from glasshead.lab.claims.search import Rates
+from glasshead.lab.claims.search import RateSearch
 from glasshead.lab.claims.spread import spread
 from glasshead.lab.looking import crossings, looking
 from glasshead.model.transformer import Transformer, TransformerConfig
@@ -130,14 +130,14 @@ def fresh(langs: Langs, seed: int) -> Transformer:
 
 
 _MODELS: dict[tuple[Langs, Reach, int, Settings], Transformer] = {}
-_RATES: dict[tuple[Langs, Reach, Settings], Rates] = {}
+_RATES: dict[tuple[Langs, Reach, Settings], RateSearch] = {}
 
 Side = tuple[Langs, Reach, Sequence[int]]  # and the seeds
 
 
 def translators(
     budget: Budget, sides: Sequence[Side], settings: Settings
-) -> list[tuple[list[Transformer], Rates]]:
+) -> list[tuple[list[Transformer], RateSearch]]:
     """For each side one for each seed, with the learning rate that was best."""
     missing = [(langs, reach, seed, settings) for langs, reach, seeds in sides for seed in seeds
                if (langs, reach, seed, settings) not in _MODELS]  # fmt: skip
@@ -166,7 +166,7 @@ def translators(
     ]
 
 
-def _search(langs: Langs, reach: Reach, settings: Settings) -> Rates:
+def _search(langs: Langs, reach: Reach, settings: Settings) -> RateSearch:
     steps = settings.search_steps
     return by_factor(
         lambda factor: _train(langs, reach, SEARCH_SEEDS[0], settings, steps, factor)[1], steps

@@ -26,7 +26,7 @@ from glasshead.observe.recording import observing
 from glasshead.train.config import TrainConfig
 from glasshead.train.language import Corpus, LanguageTask
 from glasshead.train.loop import Trainer
-from glasshead.train.progress import Now, Watch
+from glasshead.train.progress import Now, ProgressListener
 
 __all__ = ["Compared", "compare", "generating", "observing_heads", "trained", "training"]
 
@@ -194,7 +194,7 @@ def trained(
     return clock.times, clock.peak
 
 
-class _Clock(Watch):
+class _Clock(ProgressListener):
     """Times the last steps of a short run; one before them it watches for its memory."""
 
     def __init__(self, device: torch.device) -> None:

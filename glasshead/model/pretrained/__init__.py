@@ -12,12 +12,26 @@ from typing import Any
 
 from glasshead.errors import InputError, did_you_mean
 from glasshead.model.pretrained.bert import Bert
-from glasshead.model.pretrained.family import Entry, Family, HoldingFamily, Settings, refused
+from glasshead.model.pretrained.family import (
+    Family,
+    ForeignConfig,
+    HoldingFamily,
+    ParameterSource,
+    refused,
+)
 from glasshead.model.pretrained.gpt2 import GPT2
 from glasshead.model.pretrained.llama import Llama, Qwen2, Qwen3
 from glasshead.model.pretrained.marian import Marian
 
-__all__ = ["FAMILIES", "Entry", "Family", "HoldingFamily", "Settings", "family_for", "family_of"]
+__all__ = [
+    "FAMILIES",
+    "Family",
+    "ForeignConfig",
+    "HoldingFamily",
+    "ParameterSource",
+    "family_for",
+    "family_of",
+]
 
 # One line a family. Of several that can hold a model of ours, the first is taken.
 FAMILIES: dict[str, Family[Any]] = {

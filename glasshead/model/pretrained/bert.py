@@ -5,7 +5,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from glasshead.model.layers import ff_width
-from glasshead.model.pretrained.family import Entry, HoldingFamily, Settings, qkv, unlike
+from glasshead.model.pretrained.family import (
+    ForeignConfig,
+    HoldingFamily,
+    ParameterSource,
+    qkv,
+    unlike,
+)
 from glasshead.model.transformer import TransformerConfig
 
 __all__ = ["Bert"]
@@ -23,7 +29,7 @@ class Bert(HoldingFamily[TransformerConfig]):
     silent = re.compile(r"(bert\.)?embeddings\.position_ids")
     left_out = re.compile(r"(bert\.)?pooler\..*|cls\..*")
 
-    def config(self, settings: Settings) -> TransformerConfig:
+    def config(self, settings: ForeignConfig) -> TransformerConfig:
         s = settings
         s.refuse(position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
         vocab_size, pad = s.whole("vocab_size", 30522), s.values.get("pad_token_id", 0)
@@ -82,13 +88,13 @@ class Bert(HoldingFamily[TransformerConfig]):
             softcap=(None,),
         )
 
-    def entries(self, config: TransformerConfig) -> Iterator[Entry]:
+    def entries(self, config: TransformerConfig) -> Iterator[ParameterSource]:
         for own, other in (
             ("table", "word_embeddings"),
             ("positions.table", "position_embeddings"),
             ("segments", "token_type_embeddings"),
         ):
-            yield Entry(f"embedding.{own}.weight", (f"bert.embeddings.{other}.weight",))
+            yield ParameterSource(f"embedding.{own}.weight", (f"bert.embeddings.{other}.weight",))
         pairs = [("embedding.norm", "bert.embeddings.LayerNorm")]
         for layer in range(config.n_layers):
             ours, theirs = f"blocks.{layer}.", f"bert.encoder.layer.{layer}."
@@ -104,7 +110,7 @@ class Bert(HoldingFamily[TransformerConfig]):
             ]
         for own, other in pairs:
             for part in ("weight", "bias"):
-                yield Entry(f"{own}.{part}", (f"{other}.{part}",))
+                yield ParameterSource(f"{own}.{part}", (f"{other}.{part}",))
 
     def older(self, name: str) -> str:
         name = re.sub(r"LayerNorm\.weight$", "LayerNorm.gamma", name)

@@ -10,13 +10,21 @@ from torch import Tensor, cat
 
 from glasshead.errors import ConfigError, InputError, did_you_mean
 
-__all__ = ["Entry", "Family", "HoldingFamily", "Settings", "qkv", "refused", "unlike"]
+__all__ = [
+    "Family",
+    "ForeignConfig",
+    "HoldingFamily",
+    "ParameterSource",
+    "qkv",
+    "refused",
+    "unlike",
+]
 
 C = TypeVar("C")
 
 
 @dataclass(frozen=True)
-class Entry:
+class ParameterSource:
     """One parameter of ours, and the tensors of theirs that, one below the other, it is made of."""
 
     ours: str
@@ -30,7 +38,7 @@ class Entry:
     def shapes(self, ours: Sequence[int]) -> dict[str, tuple[int, ...]]:
         """The shape that each of theirs must have.
 
-        >>> Entry("qkv", ("q", "k", "v"), (6, 2, 2)).shapes((10, 5))
+        >>> ParameterSource("qkv", ("q", "k", "v"), (6, 2, 2)).shapes((10, 5))
         {'q': (6, 5), 'k': (2, 5), 'v': (2, 5)}
         """
         rows = self.rows or (ours[0],)
@@ -54,15 +62,15 @@ class Entry:
         }
 
 
-def qkv(ours: str, theirs: Sequence[str], config: Any, *, zero: bool = False) -> Entry:
+def qkv(ours: str, theirs: Sequence[str], config: Any, *, zero: bool = False) -> ParameterSource:
     """The one matrix of ours, made of a matrix each for queries, keys and values."""
     d_head = config.d_head or config.d_model // config.n_heads
     n_kv = config.n_kv_heads or config.n_heads
     rows = tuple(n * d_head for n in (config.n_heads, n_kv, n_kv))
-    return Entry(ours, tuple(theirs), rows, zero=zero)
+    return ParameterSource(ours, tuple(theirs), rows, zero=zero)
 
 
-class Settings:
+class ForeignConfig:
     """A config.json of theirs. What is asked of it has the type that it must have."""
 
     def __init__(self, values: Mapping[str, Any], source: str = "config.json") -> None:
@@ -97,14 +105,14 @@ class Settings:
             )
         return choices[value]
 
-    def part(self, name: str) -> "Settings | None":
+    def part(self, name: str) -> "ForeignConfig | None":
         """A table within the table, if it is there."""
         value = self.values.get(name)
         if value is None:
             return None
         if not isinstance(value, dict):
             raise self._wrong(name, value, "an object")
-        return Settings(value, f"{self.source}, {name}")
+        return ForeignConfig(value, f"{self.source}, {name}")
 
     def refuse(self, **usual: Any) -> None:
         """Only these values of these settings are supported; they may be left out."""
@@ -141,11 +149,11 @@ class Family(ABC, Generic[C]):
     left_out: ClassVar[re.Pattern[str]] = re.compile("$^")  # tensors that we have no use for
 
     @abstractmethod
-    def config(self, settings: Settings) -> C:
+    def config(self, settings: ForeignConfig) -> C:
         """Ours for theirs."""
 
     @abstractmethod
-    def entries(self, config: C) -> Iterator[Entry]:
+    def entries(self, config: C) -> Iterator[ParameterSource]:
         """The names of all parameters."""
 
     def older(self, name: str) -> str:

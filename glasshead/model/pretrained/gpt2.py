@@ -6,7 +6,7 @@ from typing import Any
 
 from glasshead.model.gpt import GPTConfig
 from glasshead.model.layers import ff_width
-from glasshead.model.pretrained.family import Entry, HoldingFamily, Settings, unlike
+from glasshead.model.pretrained.family import ForeignConfig, HoldingFamily, ParameterSource, unlike
 
 __all__ = ["GPT2"]
 
@@ -28,7 +28,7 @@ class GPT2(HoldingFamily[GPTConfig]):
     prefix = "transformer."
     silent = re.compile(r"(transformer\.)?h\.\d+\.attn\.(masked_)?bias")  # the causal mask
 
-    def config(self, settings: Settings) -> GPTConfig:
+    def config(self, settings: ForeignConfig) -> GPTConfig:
         s = settings
         s.refuse(
             scale_attn_weights=True,
@@ -90,9 +90,9 @@ class GPT2(HoldingFamily[GPTConfig]):
             logit_softcap=(None,),
         )
 
-    def entries(self, config: GPTConfig) -> Iterator[Entry]:
-        yield Entry("embedding.weight", ("transformer.wte.weight",))
-        yield Entry("positions.table.weight", ("transformer.wpe.weight",))
+    def entries(self, config: GPTConfig) -> Iterator[ParameterSource]:
+        yield ParameterSource("embedding.weight", ("transformer.wte.weight",))
+        yield ParameterSource("positions.table.weight", ("transformer.wpe.weight",))
         for layer in range(config.n_layers):
             ours, theirs = f"blocks.{layer}.", f"transformer.h.{layer}."
             for own, other in (
@@ -100,19 +100,21 @@ class GPT2(HoldingFamily[GPTConfig]):
                 ("around_feed_forward.before", "ln_2"),
             ):
                 for part in ("weight", "bias"):
-                    yield Entry(f"{ours}{own}.{part}", (f"{theirs}{other}.{part}",))
+                    yield ParameterSource(f"{ours}{own}.{part}", (f"{theirs}{other}.{part}",))
             for own, other in (
                 ("attention.qkv", "attn.c_attn"),
                 ("attention.out", "attn.c_proj"),
                 ("feed_forward.up", "mlp.c_fc"),
                 ("feed_forward.down", "mlp.c_proj"),
             ):
-                yield Entry(f"{ours}{own}.weight", (f"{theirs}{other}.weight",), transposed=True)
-                yield Entry(f"{ours}{own}.bias", (f"{theirs}{other}.bias",), zero=True)
+                yield ParameterSource(
+                    f"{ours}{own}.weight", (f"{theirs}{other}.weight",), transposed=True
+                )
+                yield ParameterSource(f"{ours}{own}.bias", (f"{theirs}{other}.bias",), zero=True)
         for part in ("weight", "bias"):
-            yield Entry(f"norm.{part}", (f"transformer.ln_f.{part}",))
+            yield ParameterSource(f"norm.{part}", (f"transformer.ln_f.{part}",))
         if not config.tied:
-            yield Entry("head.weight", ("lm_head.weight",))
+            yield ParameterSource("head.weight", ("lm_head.weight",))
 
     def copies(self, config: GPTConfig) -> dict[str, str]:
         return {"lm_head.weight": "transformer.wte.weight"} if config.tied else {}

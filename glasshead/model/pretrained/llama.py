@@ -14,7 +14,13 @@ from glasshead.attention.rope_scaling import (
 from glasshead.errors import InputError
 from glasshead.model.gpt import GPTConfig
 from glasshead.model.layers import ff_width
-from glasshead.model.pretrained.family import Entry, HoldingFamily, Settings, qkv, unlike
+from glasshead.model.pretrained.family import (
+    ForeignConfig,
+    HoldingFamily,
+    ParameterSource,
+    qkv,
+    unlike,
+)
 
 __all__ = ["Llama", "Qwen2", "Qwen3"]
 
@@ -39,7 +45,7 @@ class Llama(HoldingFamily[GPTConfig]):
     qk_norm = False
     out_bias = True  # whether the projection after attention has a bias where q, k and v have
 
-    def config(self, settings: Settings) -> GPTConfig:
+    def config(self, settings: ForeignConfig) -> GPTConfig:
         s = settings
         s.choice("hidden_act", {"silu": "", "swish": ""}, "silu")
         s.refuse(pretraining_tp=1, partial_rotary_factor=1.0, use_sliding_window=False)
@@ -68,10 +74,10 @@ class Llama(HoldingFamily[GPTConfig]):
             **self.biases(s),
         )
 
-    def d_head(self, settings: Settings, usual: int) -> int:
+    def d_head(self, settings: ForeignConfig, usual: int) -> int:
         return settings.whole("head_dim", usual or None)
 
-    def biases(self, settings: Settings) -> dict[str, Any]:
+    def biases(self, settings: ForeignConfig) -> dict[str, Any]:
         around = settings.flag("attention_bias", False)
         return {"qkv_bias": around, "out_bias": around, "bias": settings.flag("mlp_bias", False)}
 
@@ -134,10 +140,10 @@ class Llama(HoldingFamily[GPTConfig]):
         """What else must be so; biases that ours lacks are zero in theirs."""
         return {}
 
-    def entries(self, config: GPTConfig) -> Iterator[Entry]:
+    def entries(self, config: GPTConfig) -> Iterator[ParameterSource]:
         c = config
         around, within = self.biased(c)
-        yield Entry("embedding.weight", ("model.embed_tokens.weight",))
+        yield ParameterSource("embedding.weight", ("model.embed_tokens.weight",))
         for layer in range(c.n_layers):
             ours, theirs = f"blocks.{layer}.", f"model.layers.{layer}."
             for own, other in (
@@ -145,7 +151,7 @@ class Llama(HoldingFamily[GPTConfig]):
                 ("around_feed_forward.before", "post_attention_layernorm"),
                 *((f"attention.{x}_norm", f"self_attn.{x}_norm") for x in "qk" if c.qk_norm),
             ):
-                yield Entry(f"{ours}{own}.weight", (f"{theirs}{other}.weight",))
+                yield ParameterSource(f"{ours}{own}.weight", (f"{theirs}{other}.weight",))
             for part in ("weight", *(["bias"] if around else [])):
                 names = [f"{theirs}self_attn.{x}_proj.{part}" for x in "qkv"]
                 yield qkv(f"{ours}attention.qkv.{part}", names, c, zero=part == "bias")
@@ -157,10 +163,12 @@ class Llama(HoldingFamily[GPTConfig]):
             ):
                 for part in ("weight", *(["bias"] if biased else [])):
                     zero = part == "bias"
-                    yield Entry(f"{ours}{own}.{part}", (f"{theirs}{other}.{part}",), zero=zero)
-        yield Entry("norm.weight", ("model.norm.weight",))
+                    yield ParameterSource(
+                        f"{ours}{own}.{part}", (f"{theirs}{other}.{part}",), zero=zero
+                    )
+        yield ParameterSource("norm.weight", ("model.norm.weight",))
         if not c.tied:
-            yield Entry("head.weight", ("lm_head.weight",))
+            yield ParameterSource("head.weight", ("lm_head.weight",))
 
     def copies(self, config: GPTConfig) -> dict[str, str]:
         return {"lm_head.weight": "model.embed_tokens.weight"} if config.tied else {}
@@ -174,10 +182,10 @@ class Qwen2(Llama):
     architecture = "Qwen2ForCausalLM"
     out_bias = False
 
-    def d_head(self, settings: Settings, usual: int) -> int:
+    def d_head(self, settings: ForeignConfig, usual: int) -> int:
         return usual  # their code knows no other
 
-    def biases(self, settings: Settings) -> dict[str, Any]:
+    def biases(self, settings: ForeignConfig) -> dict[str, Any]:
         return {"qkv_bias": True, "out_bias": False, "bias": False}
 
     def their_biases(self, config: GPTConfig) -> dict[str, bool]:
@@ -193,10 +201,10 @@ class Qwen3(Llama):
     architecture = "Qwen3ForCausalLM"
     qk_norm = True
 
-    def d_head(self, settings: Settings, usual: int) -> int:
+    def d_head(self, settings: ForeignConfig, usual: int) -> int:
         return settings.whole("head_dim", 128)
 
-    def biases(self, settings: Settings) -> dict[str, Any]:
+    def biases(self, settings: ForeignConfig) -> dict[str, Any]:
         around = settings.flag("attention_bias", False)
         return {"qkv_bias": around, "out_bias": around, "bias": False}
 
@@ -207,7 +215,7 @@ class Qwen3(Llama):
         return {"bias": (False,), "qk_eps": (config.norm_eps,)}
 
 
-def _rotary(settings: Settings) -> tuple[float, str | None]:
+def _rotary(settings: ForeignConfig) -> tuple[float, str | None]:
     """The base of the rotation, and its scaling as it is written here."""
     old, new = settings.part("rope_scaling"), settings.part("rope_parameters")
     table = new or old

@@ -10,7 +10,13 @@ from typing import Any
 
 from glasshead.errors import InputError
 from glasshead.model.layers import ff_width
-from glasshead.model.pretrained.family import Entry, HoldingFamily, Settings, qkv, unlike
+from glasshead.model.pretrained.family import (
+    ForeignConfig,
+    HoldingFamily,
+    ParameterSource,
+    qkv,
+    unlike,
+)
 from glasshead.model.transformer import TransformerConfig
 
 __all__ = ["Marian"]
@@ -40,7 +46,7 @@ class Marian(HoldingFamily[TransformerConfig]):
     architecture = "MarianMTModel"
     silent = re.compile(r"model\.(en|de)coder\.embed_positions\.weight")  # computed here
 
-    def config(self, settings: Settings) -> TransformerConfig:
+    def config(self, settings: ForeignConfig) -> TransformerConfig:
         s = settings
         s.refuse(**_ALWAYS)
         heads, width = s.whole("encoder_attention_heads", 16), s.whole("encoder_ffn_dim", 4096)
@@ -121,10 +127,12 @@ class Marian(HoldingFamily[TransformerConfig]):
             n_segments=(0,),
         )
 
-    def entries(self, config: TransformerConfig) -> Iterator[Entry]:
-        yield Entry("encoder.embedding.table.weight", ("model.shared.weight",))
+    def entries(self, config: TransformerConfig) -> Iterator[ParameterSource]:
+        yield ParameterSource("encoder.embedding.table.weight", ("model.shared.weight",))
         table = "encoder.embedding.table.weight"
-        yield Entry("head.bias", ("final_logits_bias",), zero=True, beside=table, led=True)
+        yield ParameterSource(
+            "head.bias", ("final_logits_bias",), zero=True, beside=table, led=True
+        )
         for side, n_layers in (
             ("encoder", config.n_layers),
             ("decoder", _decoder_layers(config)),
@@ -148,7 +156,7 @@ class Marian(HoldingFamily[TransformerConfig]):
                         ("feed_forward.down", "fc2"),
                         ("around_feed_forward.after", "final_layer_norm"),
                     ):
-                        yield Entry(
+                        yield ParameterSource(
                             f"{ours}{own}.{part}", (f"{theirs}{other}.{part}",), zero=part == "bias"
                         )
 

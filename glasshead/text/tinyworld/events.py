@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from glasshead.text.tinyworld.lexicon import Kinds, Noun, Words, kinds
+from glasshead.text.tinyworld.lexicon import Kinds, Noun, Trilingual, kinds
 
 __all__ = ["VERBS", "Circumstance", "Manner", "Reason", "Verb"]
 
-_NO_WORDS = Words("", "", "")
+_NO_WORDS = Trilingual("", "", "")
 
 
 class Reason(NamedTuple):
@@ -48,7 +48,7 @@ class Verb:
     zh_done: str = ""  # after 把 and 被; empty: neither occurs
     en_done: str = ""  # participle of the passive
     ba: bool = True  # 把 before a definite thing
-    preposition: Words = _NO_WORDS  # played with, mit ... gespielt
+    preposition: Trilingual = _NO_WORDS  # played with, mit ... gespielt
     of_actor: tuple[Reason, ...] = ()
     of_thing: tuple[Reason, ...] = ()
     manner: Manner | None = None
@@ -295,7 +295,7 @@ VERBS = (
         *("玩/v", "played/v", "gespielt/v"),
         who=((kinds("land"), kinds("ball")),),
         ba=False,
-        preposition=Words("", "with/w", "mit/w"),
+        preposition=Trilingual("", "with/w", "mit/w"),
         of_actor=(
             Reason("很/s 无聊/a", "was so/s bored/a", "sich so/s langweilte/a", kinds("land")),
         ),
@@ -309,7 +309,7 @@ VERBS = (
         *("闻/v 了/t", "sniffed/v", "gerochen/v"),
         who=((kinds("land"), kinds("plant")),),
         ba=False,
-        preposition=Words("", "at/w", "an/w"),
+        preposition=Trilingual("", "at/w", "an/w"),
         of_actor=(_CURIOUS,),
         of_thing=(_SMELLING,),
         manner=_JOY,

@@ -47,7 +47,7 @@ class Place(Noun):
     de_phrase: str
 
 
-class Words(NamedTuple):
+class Trilingual(NamedTuple):
     zh: str
     en: str
     de: str
@@ -193,18 +193,18 @@ PLACES = _places("""
     餐馆    里  in  restaurant  n  im   Restaurant     indoor town closing
 """)
 
-YESTERDAY = Words("昨天/a", "yesterday/a", "gestern/a")
-EVENING = Words("昨天/a 晚上/b", "yesterday/a evening/b", "gestern/a Abend/b")
-MORNING = Words("今天/a 早上/b", "this/a morning/b", "heute/a Morgen/b")
+YESTERDAY = Trilingual("昨天/a", "yesterday/a", "gestern/a")
+EVENING = Trilingual("昨天/a 晚上/b", "yesterday/a evening/b", "gestern/a Abend/b")
+MORNING = Trilingual("今天/a 早上/b", "this/a morning/b", "heute/a Morgen/b")
 TIMES = (
     YESTERDAY,
     EVENING,
     MORNING,
-    Words("上周/a", "last/a week/a", "letzte/a Woche/a"),
-    Words("星期天/a", "on Sunday/a", "am Sonntag/a"),
-    Words("星期一/a", "on Monday/a", "am Montag/a"),
+    Trilingual("上周/a", "last/a week/a", "letzte/a Woche/a"),
+    Trilingual("星期天/a", "on Sunday/a", "am Sonntag/a"),
+    Trilingual("星期一/a", "on Monday/a", "am Montag/a"),
 )
 
-DINNER = Words("晚餐/n", "dinner/n", "das Abendessen/n")
-LUNCH = Words("午餐/n", "lunch/n", "das Mittagessen/n")
-HOURS = Words("时间/n", "the/d time/n", "die/d Zeit/n")
+DINNER = Trilingual("晚餐/n", "dinner/n", "das Abendessen/n")
+LUNCH = Trilingual("午餐/n", "lunch/n", "das Mittagessen/n")
+HOURS = Trilingual("时间/n", "the/d time/n", "die/d Zeit/n")

@@ -8,7 +8,7 @@ from typing import TypeVar
 from glasshead.text.tinyworld.endings import ENDINGS, Ending, endings_of
 from glasshead.text.tinyworld.events import Circumstance, Manner, Reason, Verb
 from glasshead.text.tinyworld.grammar import GRAMMARS, Marked, marked
-from glasshead.text.tinyworld.lexicon import LANGUAGES, Noun, Place, Words, check_language
+from glasshead.text.tinyworld.lexicon import LANGUAGES, Noun, Place, Trilingual, check_language
 from glasshead.text.tinyworld.spelling import spell
 
 __all__ = ["ByLanguage", "Pronoun", "Story"]
@@ -60,7 +60,7 @@ class Story:
     ending: Ending
     about: str  # whom the ending tells of: actor, thing or place
     place: Place | None = None
-    time: Words | None = None
+    time: Trilingual | None = None
     first: str = ""  # what stands before the subject: time, place or nothing
     passive: bool = False
     topic: bool = False  # 那个小猫，它...
@@ -69,7 +69,7 @@ class Story:
     reason: Reason | None = None
     reason_role: str = ""  # whom the reason tells of: actor or thing
     manner: Manner | None = None
-    forgotten: Words | None = None
+    forgotten: Trilingual | None = None
     lead: str = "now"  # how the ending begins: now; look, now; people say that (say)
 
     def __repr__(self) -> str:

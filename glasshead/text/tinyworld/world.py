@@ -22,7 +22,7 @@ from glasshead.text.tinyworld.lexicon import (
     YESTERDAY,
     Noun,
     Place,
-    Words,
+    Trilingual,
 )
 from glasshead.text.tinyworld.story import Story
 
@@ -152,7 +152,7 @@ class _Teller:
 
         reason, reason_role = None, ""
         manner: Manner | None = None
-        forgotten: Words | None = None
+        forgotten: Trilingual | None = None
         if not circumstance and self.chance(0.4):
             told = [("actor", r) for r in verb.of_actor if r.tells(actor, thing)]
             told += [("thing", r) for r in verb.of_thing if r.tells(thing, actor)]

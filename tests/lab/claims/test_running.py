@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from glasshead.lab.claims import running, store
-from glasshead.lab.claims.running import Plan, run, serves
+from glasshead.lab.claims.running import ClaimsPlan, run, serves
 from glasshead.lab.claims.store import read
 from tests.lab.claims.cases import stored
 
@@ -18,7 +18,7 @@ def results(numbers, plan, **more):
 
 def test_a_run_leaves_numbers_and_two_pictures(tmp_path):
     told = []
-    plan = Plan(tmp_path / "new" / "folder", quick=True, seeds=2)
+    plan = ClaimsPlan(tmp_path / "new" / "folder", quick=True, seeds=2)
     found = results([4, 13], plan, progress=lambda *news: told.append(news))
     assert list(found) == [4, 13]
     assert all(is_new for _, is_new in found.values())
@@ -35,14 +35,14 @@ def test_a_run_leaves_numbers_and_two_pictures(tmp_path):
 
 
 def test_what_is_known_is_not_run_again_unless_asked(tmp_path):
-    plan = Plan(tmp_path, quick=True)
+    plan = ClaimsPlan(tmp_path, quick=True)
     first, _ = results([4], plan)[4]
     assert results([4], plan)[4] == (first, False)
     assert results([4], replace(plan, again=True))[4][1]
 
 
 def test_a_claim_whose_code_has_changed_is_run_again(tmp_path, monkeypatch):
-    plan = Plan(tmp_path, quick=True)
+    plan = ClaimsPlan(tmp_path, quick=True)
     results([4], plan)
     monkeypatch.setattr(store, "code_of", lambda number: "other")
     assert results([4], plan)[4][1]
@@ -62,14 +62,14 @@ def test_a_claim_whose_code_has_changed_is_run_again(tmp_path, monkeypatch):
 def test_a_stored_result_serves_when_it_says_as_much(
     tmp_path, kept_quick, wanted_quick, seeds, good
 ):
-    plan = Plan(tmp_path, quick=wanted_quick, seeds=seeds)
+    plan = ClaimsPlan(tmp_path, quick=wanted_quick, seeds=seeds)
     assert serves(stored(4, quick=kept_quick), plan) is good
 
 
 @pytest.mark.deep
 def test_processes_side_by_side_find_the_same(tmp_path):
-    alone = results([3, 4, 13], Plan(tmp_path / "a", quick=True))
-    beside = results([3, 4, 13], Plan(tmp_path / "b", quick=True, jobs=2))
+    alone = results([3, 4, 13], ClaimsPlan(tmp_path / "a", quick=True))
+    beside = results([3, 4, 13], ClaimsPlan(tmp_path / "b", quick=True, jobs=2))
     assert set(beside) == {3, 4, 13}
     for number, (one, _) in alone.items():
         assert beside[number][0].evidence == one.evidence
@@ -80,7 +80,7 @@ def test_a_claim_that_breaks_says_so_in_the_end_and_leaves_the_others(tmp_path):
     # A folder has the name of the file that it would write.
     (tmp_path / ".13.json.new").mkdir()
     with pytest.raises(RuntimeError, match="claim 13 could not be measured"):
-        list(run([4, 13], Plan(tmp_path, quick=True, jobs=2)))
+        list(run([4, 13], ClaimsPlan(tmp_path, quick=True, jobs=2)))
     assert read(tmp_path, 4) is not None
     assert read(tmp_path, 13) is None
 
@@ -93,7 +93,7 @@ def test_timed_claims_come_last_and_alone(tmp_path, monkeypatch):
         return stored(4)
 
     monkeypatch.setattr(running, "run_one", note)
-    list(run([3, 8, 13, 14], Plan(tmp_path, jobs=1)))
+    list(run([3, 8, 13, 14], ClaimsPlan(tmp_path, jobs=1)))
     assert order == [(3, 1), (13, 1), (8, torch.get_num_threads()), (14, torch.get_num_threads())]
 
 
@@ -101,5 +101,5 @@ def test_a_run_leaves_torch_as_it_was(tmp_path):
     torch.manual_seed(5)
     before = torch.get_num_threads(), torch.rand(1).item()
     torch.manual_seed(5)
-    results([4], Plan(tmp_path, quick=True))
+    results([4], ClaimsPlan(tmp_path, quick=True))
     assert (torch.get_num_threads(), torch.rand(1).item()) == before

@@ -13,7 +13,7 @@ from glasshead.lab.claims.search import (
     BURST,
     LADDER,
     RATES,
-    Rates,
+    RateSearch,
     cautions,
     outward,
     searched,
@@ -95,8 +95,8 @@ def test_a_result_whose_training_diverges_is_data():
 
 
 def test_the_search_is_stored_without_infinities_and_says_what_lies_at_the_edge():
-    inner = Rates({0.001: 3.0, 0.003: 1.0, 0.01: math.inf}).shown()
-    outer = Rates({0.003: 2.0, 0.01: 1.0}).shown()
+    inner = RateSearch({0.001: 3.0, 0.003: 1.0, 0.01: math.inf}).shown()
+    outer = RateSearch({0.003: 2.0, 0.01: 1.0}).shown()
     stored = {"inner": inner, "outer": outer}
     assert json.loads(json.dumps(stored, allow_nan=False)) == stored
     assert inner["tried"]["0.01"] is None
