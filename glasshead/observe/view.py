@@ -5,7 +5,7 @@
     view.looks(view.heads(), "它")      what every head looks at from 它
     view.statistic("entropy")           a number for each head of each layer
 
-Pictures (`picture.py`) and tables (`terminal_picture.py`) show these, and compute nothing.
+Pictures (`picture.py`) and tables (`picture_terminal.py`) show these, and compute nothing.
 """
 
 import math
