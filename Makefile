@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 CONSTRAINTS ?= constraints.txt
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
-PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) $(PIP_UPGRADE)
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS) $(UPGRADE)
 PYTEST = $(BIN)/python -m pytest
 # Whole files in as many processes as there are cores, up to four.
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist loadfile
@@ -38,7 +38,7 @@ test-lowest:
 test-newest:
 	mkdir -p build
 	grep '^torch==' constraints.txt > build/constraints-newest.txt
-	$(MAKE) test VENV=.venv-newest CONSTRAINTS=build/constraints-newest.txt PIP_UPGRADE=--upgrade
+	$(MAKE) test VENV=.venv-newest CONSTRAINTS=build/constraints-newest.txt UPGRADE="--upgrade --upgrade-strategy eager"
 
 # Property tests and the schema fuzz with new examples. `make fuzz SEED=7` repeats a run.
 ifndef SEED
