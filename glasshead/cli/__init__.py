@@ -7,6 +7,7 @@ import NumPy, torch and everything else of weight inside the function.
 import errno
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
@@ -162,6 +163,15 @@ def run(args: Sequence[str]) -> int:
         return 2
 
 
+# What typer says of a value, in the words of pydantic or of click, by its version; and our words.
+_MISTAKES = {
+    r"should be a valid integer,|is not a valid int": "is not a whole number",
+    r"should be a valid number,|is not a valid float": "is not a number",
+    r"should be greater than or equal to (.*)": r"must be at least \1",
+    r"is not in the range x>=(.*)": r"must be at least \1",
+}
+
+
 def _usage(error: Any, args: Sequence[str]) -> tuple[str, str]:
     """The line and the hint for a command line that cannot be parsed."""
     word = args[0] if args and args[0] in COMMANDS else ""
@@ -180,14 +190,9 @@ def _usage(error: Any, args: Sequence[str]) -> tuple[str, str]:
         shown = f"try: {example}; '{path} --help' tells more"
     elif message.startswith("Got unexpected"):
         shown = f"a text of several words goes between quotes; {shown}"
-    for theirs, ours in (
-        ("should be a valid integer,", "is not a whole number"),
-        ("should be a valid number,", "is not a number"),
-        ("should be greater than or equal to ", "must be at least "),
-    ):
-        if theirs in message:
-            limit = message.partition(theirs)[2] if ours[-1] == " " else ""
-            return f"{_given(error.param, args)} {ours}{limit}", shown
+    for theirs, ours in _MISTAKES.items():
+        if found := re.search(theirs, message):
+            return f"{_given(error.param, args)} {found.expand(ours)}", shown
     return message[:1].lower() + message[1:], shown
 
 
