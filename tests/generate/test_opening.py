@@ -5,6 +5,7 @@ import torch
 
 from glasshead.checkpoint import export_model, kind_of, load
 from glasshead.errors import InputError
+from glasshead.generate.int8 import Int8Linear
 from glasshead.generate.opening import open_gpt, open_subject, open_translator
 from tests.generate.runs import make_run
 from tests.generate.translators import make_translator, small_bpe
@@ -46,3 +47,12 @@ def test_a_model_that_does_not_fit_says_what_does(tmp_path):
     with pytest.raises(InputError, match="does not continue texts") as error:
         open_gpt(translator, CPU)
     assert "glasshead translate" in error.value.hint
+
+
+def test_a_model_opens_in_the_precision_asked_for(tmp_path):
+    run = make_run(tmp_path / "run", BYTES)
+    for precision, dtype in (("float32", torch.float32), ("bf16", torch.bfloat16)):
+        _, model = open_gpt(run, CPU, precision)
+        assert {p.dtype for p in model.parameters()} == {dtype}
+    _, model = open_gpt(run, CPU, "int8")
+    assert any(isinstance(module, Int8Linear) for module in model.modules())

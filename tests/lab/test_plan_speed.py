@@ -21,7 +21,7 @@ from glasshead.lab.plan.training import plan_training
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.loss import next_token_loss
 from tests.lab.calls import Calls, calls_of
-from tests.lab.test_plan import GPT2, LLAMA, NANO, PAPER
+from tests.lab.test_plan import CPU, GPT2, LLAMA, NANO, PAPER
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS, RESULTS = ROOT / "docs", ROOT / "bench" / "results"
@@ -275,3 +275,11 @@ def test_a_token_takes_its_calls_and_what_its_pass_takes_beyond_them(counting_cl
     work = sum(op.work() for op in ops) / rates.matmul
     assert min(calls, work) > 0
     assert plan.decode == pytest.approx(calls + work, rel=0.01)
+
+
+def test_a_token_reads_the_head_even_where_it_is_the_table():
+    tied, apart = (
+        plan_generating(config, count(config), CPU, itemsize=4)
+        for config in (GPT2, replace(GPT2, tied=False))
+    )
+    assert tied.decode_bytes == apart.decode_bytes

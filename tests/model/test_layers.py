@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 from glasshead.errors import ConfigError
-from glasshead.model.layers import FEED_FORWARDS, NORMS, Sublayer, choose, squared_relu
+from glasshead.model.layers import FEED_FORWARDS, NORMS, Sublayer, choose, ff_width, squared_relu
+from tests.model.test_gpt import TINY
 
 
 def test_squared_relu_and_its_gradient() -> None:
@@ -55,3 +58,7 @@ def test_the_gelu_of_compiled_code_is_that_of_torch() -> None:
     torch.testing.assert_close(ours.double(), theirs, rtol=0, atol=1e-6)
     (mine,), (other,) = (torch.autograd.grad(y.sum(), t) for y, t in ((ours, x), (theirs, wide)))
     torch.testing.assert_close(mine.double(), other, rtol=0, atol=1e-6)
+
+
+def test_swiglu_has_about_the_size_of_the_two_matrix_kind() -> None:
+    assert ff_width(replace(TINY, feed_forward="swiglu", d_model=128)) == 344

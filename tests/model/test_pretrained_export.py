@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from glasshead.checkpoint import Run, RunConfig, export_model, exporting, load
+from glasshead.checkpoint import Run, RunConfig, export_model, exporting, import_model, load
 from glasshead.errors import CheckpointError, ConfigError, GlassheadError
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.pretrained import FAMILIES, family_for
@@ -16,6 +16,8 @@ from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer, CharTokenizer
 from glasshead.text.words import WordTokenizer
 
 hf = pytest.importorskip("transformers", reason="needs transformers")
+
+from tests.model import foreign  # noqa: E402
 
 TEXT = "春江潮水连海平，海上明月共潮生。\nThe quick cat's mat: 12345  <eos>\tÀ\n"
 TOKENIZERS = {
@@ -248,3 +250,14 @@ def test_a_llama_brings_what_converters_read_characters_from(tmp_path, fitting, 
         text = TEXT.replace("<eos>", " ")  # theirs reads the word as the token
         ids = hf.AutoTokenizer.from_pretrained(out).encode(text)
         assert ids == ours.encode_ids(text).tolist()
+
+
+def test_the_ids_that_end_a_text_are_those_of_the_generation_config(tmp_path):
+    path = foreign.folder(tmp_path / "theirs", eos_token_id=3)
+    ends = {"eos_token_id": [3, 5]}
+    (path / "generation_config.json").write_text(json.dumps(ends))
+    run = import_model(path, tmp_path / "run")
+    assert run.config.data["imported"]["ids"] == ends
+    export_model(run.path, tmp_path / "out")
+    written = json.loads((tmp_path / "out" / "generation_config.json").read_text())
+    assert written.items() >= ends.items()

@@ -2,8 +2,10 @@
 
 import re
 
+import numpy as np
 import pytest
 
+from glasshead.observe.colours import palette
 from tests.serve import test_page_look as look
 
 
@@ -72,3 +74,9 @@ def test_a_cell_of_the_matrix_tells_the_weight_of_its_row_at_its_column(page, se
     found = re.fullmatch(r"它 → 小猫: ([\d.]+)", told.inner_text())
     assert found, told.inner_text()
     assert float(found[1]) > 0.5  # it looks at its noun; the noun does not look at it
+
+
+def test_colours_are_those_of_the_theme(page, served):
+    ramps = "['light', 'dark'].map((theme) => [...m.palette('linear', theme)])"
+    for theme, ramp in zip(("light", "dark"), of_module(page, served, "scale", ramps), strict=True):
+        assert np.abs(np.reshape(ramp, (256, 3)) - palette("linear", theme).astype(int)).max() <= 1

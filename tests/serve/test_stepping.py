@@ -11,7 +11,11 @@ from glasshead import load
 from glasshead.attention.steps import mask as masked
 from glasshead.attention.steps import softmax
 from glasshead.generate.opening import open_subject
+from glasshead.serve.stepping import values_of
+from glasshead.serve.work import Cancel
 from glasshead.text.tinyworld import World
+from glasshead.text.tokenizer import ByteTokenizer
+from tests.generate.runs import make_run
 
 TEXT = World.seed_story().text("zh")
 IT = 26
@@ -86,3 +90,15 @@ def test_what_does_not_exist_is_refused(ask):
     params = {"layer": 0, "head": 0, "query": 0}
     assert ask.get("/api/seen/nobody/steps", params=params).status_code == 404
     assert ask.get(f"/api/seen/{seen}/steps", params={**params, "head": -1}).status_code == 422
+
+
+def test_the_heads_of_a_group_mix_the_same_values(tmp_path):
+    subject = open_subject(make_run(tmp_path / "run", ByteTokenizer(), n_heads=4, n_kv_heads=2))
+    merged = []
+    out = subject.model.blocks[1].attention.out
+    with out.register_forward_pre_hook(lambda _, given: merged.append(given[0])):
+        seen = subject.record("abcabda")
+    contexts = merged[-1][0, -1].double().view(4, -1)  # of the last token, (H, D)
+    for head, context in enumerate(contexts):
+        v = values_of(subject, "abcabda", 1, head, Cancel())
+        torch.testing.assert_close(seen.row(1, head, 6).double() @ v, context, rtol=0, atol=1e-5)
