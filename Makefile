@@ -54,7 +54,7 @@ fuzz: $(VENV)/dev
 
 # A training process killed 100 times, half a minute.
 torture: $(VENV)/test
-	GLASSHEAD_KILLS=100 $(PYTEST) tests/train/test_kill.py
+	GLASSHEAD_KILLS=100 $(PYTEST) tests/training/test_kill.py
 
 check: $(VENV)/check node_modules/.package-lock.json
 	$(BIN)/ruff check .

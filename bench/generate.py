@@ -16,9 +16,9 @@ from bench.machine import bandwidth
 from bench.peers import in_transformers, missing
 from bench.table import Row, Settings
 from bench.timing import take_turns
-from glasshead.generate.decode import generate
-from glasshead.generate.int8 import to_int8
-from glasshead.generate.sampling import GREEDY
+from glasshead.generation.decode import generate
+from glasshead.generation.int8 import to_int8
+from glasshead.generation.sampling import GREEDY
 from glasshead.model.gpt import GPT, GPTConfig
 
 __all__ = ["rows"]

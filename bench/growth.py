@@ -33,12 +33,12 @@ from bench.timing import apart, clock, peak_memory, release
 from bench.train import Turns, trainer
 from glasshead.attention.mask import Mask
 from glasshead.errors import ConfigError
-from glasshead.generate.decode import generate
-from glasshead.generate.sampling import GREEDY
+from glasshead.generation.decode import generate
+from glasshead.generation.sampling import GREEDY
 from glasshead.machine import settle_half_precision
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.observe.statistics import observe
-from glasshead.train.graph import WARM
+from glasshead.training.graph import WARM
 
 DOCS = Path(__file__).parents[1] / "docs"
 D_HEAD = 64

@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 import torch
 
-from glasshead.generate.decode import generate
-from glasshead.generate.sampling import GREEDY
-from glasshead.generate.together import Together
+from glasshead.generation.decode import generate
+from glasshead.generation.sampling import GREEDY
+from glasshead.generation.together import Together
 from glasshead.model.gpt import GPT, GPTConfig
 
 GPT2 = {"vocab_size": 50257, "max_len": 1024, "n_layers": 12, "n_heads": 12, "d_model": 768}

@@ -22,10 +22,10 @@ from bench.table import Row, Settings
 from bench.timing import clock, release, synchronize
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.text.batches import TextBatches
-from glasshead.train.config import TrainConfig
-from glasshead.train.language import Corpus, LanguageTask
-from glasshead.train.loop import Trainer
-from glasshead.train.progress import ProgressListener
+from glasshead.training.config import TrainConfig
+from glasshead.training.language import Corpus, LanguageTask
+from glasshead.training.loop import Trainer
+from glasshead.training.progress import ProgressListener
 
 __all__ = ["Turns", "corpus", "rows", "trainer"]
 

@@ -16,8 +16,8 @@ from bench.machine import matrix_peak
 from bench.peers import in_transformers, missing
 from bench.table import Row, Settings
 from bench.timing import take_turns
-from glasshead.generate.beam import SearchConfig, greedy, search
-from glasshead.generate.rows import SpecialTokens
+from glasshead.generation.beam import SearchConfig, greedy, search
+from glasshead.generation.rows import SpecialTokens
 from glasshead.model.transformer import Transformer, TransformerConfig
 
 __all__ = ["rows"]

@@ -50,7 +50,7 @@ from glasshead.observe import showing as _showing
 if TYPE_CHECKING:
     from glasshead.checkpoint import export_model, import_model, load
     from glasshead.errors import GlassheadError as GlassheadError
-    from glasshead.generate.simple import complete, look, translate
+    from glasshead.generation.simple import complete, look, translate
     from glasshead.observe.atlas import open_glass
     from glasshead.observe.recording import observing
 
@@ -74,14 +74,14 @@ _showing.shown_by("glasshead.serve.notebook")  # who looks knows no page
 # Where each name lies. It is fetched when it is first asked for: `import glasshead` is cheap.
 _PLACES = {
     "GlassheadError": "errors",
-    "complete": "generate.simple",
+    "complete": "generation.simple",
     "export_model": "checkpoint",
     "import_model": "checkpoint",
     "load": "checkpoint",
-    "look": "generate.simple",
+    "look": "generation.simple",
     "observing": "observe.recording",
     "open_glass": "observe.atlas",
-    "translate": "generate.simple",
+    "translate": "generation.simple",
 }
 
 if not TYPE_CHECKING:  # a name that there is not is then seen before anything runs

@@ -32,9 +32,9 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 # trains what all of tests/serve needs; meanwhile the other processes have something else to do.
 LONG = (
     "serve/test_hostile.py",
-    "train/test_distributed.py",
+    "training/test_distributed.py",
     "lab/claims/test_running.py",
-    "train/test_kill.py",
+    "training/test_kill.py",
     "serve/test_restart.py",
     "cli/test_demo.py",
     "serve/test_page_views.py",

@@ -55,7 +55,7 @@ def test_a_part_imports_itself_and_earlier_parts_only():
         ("attention/deep/er.py", "from ...model.gpt import GPT"),
         ("model/gpt.py", "def f():\n    from glasshead.observe.atlas import Atlas"),
         ("observe/recording.py", "import glasshead.model.gpt as gpt"),
-        ("train/loop.py", "if TYPE_CHECKING:\n    from glasshead.generate import beam"),
+        ("training/loop.py", "if TYPE_CHECKING:\n    from glasshead.generation import beam"),
         ("lab/ladder.py", "import importlib\nimportlib.import_module('glasshead.cli')"),
         ("lab/ladder.py", "from glasshead import load"),
         ("checkpoint.py", "import glasshead"),

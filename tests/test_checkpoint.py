@@ -18,7 +18,7 @@ from glasshead.checkpoint import Run, State, load, load_parameters, parameters
 from glasshead.checkpoint.files import read_tensors, replacing, write_tensors
 from glasshead.errors import CheckpointError, InputError
 from glasshead.text.tokenizer import ByteTokenizer
-from tests.train.cases import TEXT, new_model, new_run, trainer
+from tests.training.cases import TEXT, new_model, new_run, trainer
 
 ROOT = Path(__file__).resolve().parents[1]
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]

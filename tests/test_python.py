@@ -13,12 +13,12 @@ import torch
 
 import glasshead
 from glasshead.errors import GlassheadError, InputError
-from glasshead.generate.sampling import GREEDY
-from glasshead.generate.stream import stream
-from glasshead.generate.translate import Translator
+from glasshead.generation.sampling import GREEDY
+from glasshead.generation.stream import stream
+from glasshead.generation.translate import Translator
 from glasshead.text.tokenizer import ByteTokenizer, CharTokenizer
-from tests.generate.runs import make_run
-from tests.generate.translators import SPECIALS, make_translator
+from tests.generation.runs import make_run
+from tests.generation.translators import SPECIALS, make_translator
 
 NAMES = {*glasshead.__all__, "GlassheadError"} - {"__version__"}
 FUNCTIONS = sorted(NAMES - {"GlassheadError"})
@@ -88,7 +88,7 @@ def test_names_are_listed_and_fetched_only_when_asked_for():
         "assert not [name for name in names if name[0] == '_' != name[1]], names; "
         "assert 'torch' not in sys.modules and 'numpy' not in sys.modules; "
         "from glasshead import *; assert load is glasshead.load; assert 'torch' in sys.modules; "
-        "import glasshead.generate.simple; assert callable(glasshead.translate)"
+        "import glasshead.generation.simple; assert callable(glasshead.translate)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -27,9 +27,9 @@ import glasshead
 
 PACKAGE = Path(glasshead.__file__).parent
 OWN = {  # the parts that a verb is about
-    "train": ("cli", "train"),
-    "generate": ("cli", "generate"),
-    "look": ("cli", "generate", "observe"),
+    "train": ("cli", "training"),
+    "generate": ("cli", "generation"),
+    "look": ("cli", "generation", "observe"),
     "page request": ("serve",),
 }
 # Verbs whose past form is also the usual name of a thing or a state.

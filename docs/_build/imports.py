@@ -15,7 +15,7 @@ ORDER = [
     ["text", "attention"],
     ["model", "observe"],
     ["checkpoint"],
-    ["train", "generate"],
+    ["training", "generation"],
     ["lab", "serve"],
     ["cli"],
     ["__init__", "__main__"],  # the package itself and `python -m glasshead`

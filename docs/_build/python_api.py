@@ -8,7 +8,7 @@ from pathlib import Path
 from docs._build.imports import PACKAGE
 from docs._build.markdown import fence, from_docstring
 
-PARTS = ("attention", "model", "observe", "text", "train", "generate", "checkpoint")
+PARTS = ("attention", "model", "observe", "text", "training", "generation", "checkpoint")
 WIDTH = 88
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -52,9 +52,9 @@ def atlas(
     before it and takes the most time; --no-statistics leaves it for when it is asked for.
     """
     from glasshead.errors import InputError
-    from glasshead.generate.opening import open_subject
+    from glasshead.generation.opening import open_subject
     from glasshead.observe.subject import RecordConfig
-    from glasshead.train.machine import pick_device
+    from glasshead.training.machine import pick_device
 
     if out.suffix != ".glass":
         raise InputError(f"{out} is not named .glass", hint=f"try -o {out.with_suffix('.glass')}")

@@ -52,7 +52,7 @@ class Flag:
 def flags_of(file: str, config: str) -> list[Flag]:
     """The fields of a dataclass in a file of the package.
 
-    >>> flags_of("train/config.py", "TrainConfig")[2].name
+    >>> flags_of("training/config.py", "TrainConfig")[2].name
     'seed'
     """
     source = (PACKAGE / file).read_text(encoding="utf-8")

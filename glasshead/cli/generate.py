@@ -14,7 +14,7 @@ from glasshead.cli.flags import with_flags
 from glasshead.cli.terminal import Device, read_text
 
 if TYPE_CHECKING:
-    from glasshead.generate.stream import TextPiece
+    from glasshead.generation.stream import TextPiece
 
 __all__ = ["generate"]
 
@@ -25,7 +25,7 @@ class Precision(StrEnum):
     int8 = "int8"
 
 
-@with_flags(defaults=True, Sampling=("generate/sampling.py", "SamplingConfig"))
+@with_flags(defaults=True, Sampling=("generation/sampling.py", "SamplingConfig"))
 def generate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained run.")],
     prompt: Annotated[
@@ -84,10 +84,10 @@ def generate(
     if precision is not Precision.float32:
         settle_half_precision()  # before torch computes anything
     from glasshead.errors import ConfigError, InputError
-    from glasshead.generate.opening import open_gpt
-    from glasshead.generate.sampling import SamplingConfig
-    from glasshead.generate.stream import start_ids, stream
-    from glasshead.train.machine import pick_device
+    from glasshead.generation.opening import open_gpt
+    from glasshead.generation.sampling import SamplingConfig
+    from glasshead.generation.stream import start_ids, stream
+    from glasshead.training.machine import pick_device
 
     config = SamplingConfig(**{name: value for name, value in flags.items() if value is not None})
     if n < 1:

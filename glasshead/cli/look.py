@@ -229,9 +229,9 @@ def _recorded(
                 hint=f"leave the text out: glasshead look {model}",
             )
         return open_glass(path)
-    from glasshead.generate.opening import open_subject
+    from glasshead.generation.opening import open_subject
     from glasshead.observe.subject import RecordConfig
-    from glasshead.train.machine import pick_device
+    from glasshead.training.machine import pick_device
 
     subject = open_subject(path, pick_device(device))
     said = read_text(text)

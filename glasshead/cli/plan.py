@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plan"]
 
-_TRAIN = ("train/config.py", "TrainConfig")
+_TRAIN = ("training/config.py", "TrainConfig")
 _PLANNED = {"batch_size", "accumulate", "optimizer"}
 _WITHOUT = {flag.name for flag in flags_of(*_TRAIN)} - _PLANNED
 
@@ -120,7 +120,7 @@ def _measured(wanted: "Wanted") -> list["Compared"]:
 
     settle_half_precision()  # before torch computes anything
     from glasshead.lab.plan.measuring import compare
-    from glasshead.train.machine import pick_device
+    from glasshead.training.machine import pick_device
 
     if wanted.layout.gpus > 1:
         raise ConfigError(

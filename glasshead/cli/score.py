@@ -18,7 +18,7 @@ from glasshead.cli.terminal import Device, console
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from glasshead.generate.score import Score, Surprises
+    from glasshead.generation.score import Score, Surprises
     from glasshead.text.tokenizer import Tokenizer
 
 __all__ = ["score"]
@@ -27,7 +27,7 @@ FULL = 12.0  # bits that get the strongest shade
 NONE = "–"  # for the bits of a token that is not predicted
 
 
-@with_flags(defaults=True, Search=("generate/beam.py", "SearchConfig"))
+@with_flags(defaults=True, Search=("generation/beam.py", "SearchConfig"))
 def score(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained run.")],
     file: Annotated[
@@ -130,9 +130,9 @@ def _score_text(
     run: Path, file: str, tokens: bool, stride: int | None, device: str, as_json: bool
 ) -> None:
     from glasshead.errors import InputError
-    from glasshead.generate.opening import open_gpt
-    from glasshead.generate.score import Score, encoded, surprises
-    from glasshead.train.machine import pick_device
+    from glasshead.generation.opening import open_gpt
+    from glasshead.generation.score import Score, encoded, surprises
+    from glasshead.training.machine import pick_device
 
     loaded, model = open_gpt(run, pick_device(device))
     total, out, token = Score(), console(), ""

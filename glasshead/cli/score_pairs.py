@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from glasshead.checkpoint import Loaded
-    from glasshead.generate.translate import Translation
+    from glasshead.generation.translate import Translation
     from glasshead.text.pairs import Pair
     from glasshead.text.sources import Report
 
@@ -26,12 +26,12 @@ def score_pairs(
 ) -> None:
     """Translate the sources of some pairs and compare with their targets."""
     from glasshead.errors import InputError
-    from glasshead.generate.beam import SearchConfig
-    from glasshead.generate.opening import open_translator
-    from glasshead.generate.score_pairs import measures
-    from glasshead.generate.translate import Translator
+    from glasshead.generation.beam import SearchConfig
+    from glasshead.generation.opening import open_translator
+    from glasshead.generation.score_pairs import measures
+    from glasshead.generation.translate import Translator
     from glasshead.text.sources import Report
-    from glasshead.train.machine import pick_device
+    from glasshead.training.machine import pick_device
 
     config = SearchConfig(**settings)
     if out is not None and not out.parent.is_dir():

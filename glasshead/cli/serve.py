@@ -55,7 +55,7 @@ def serve(
     from glasshead.serve.app import create_app
     from glasshead.serve.config import ServeConfig
     from glasshead.serve.library import Library
-    from glasshead.train.machine import pick_device
+    from glasshead.training.machine import pick_device
 
     given = {name: value for name, value in flags.items() if value is not None}
     if os.environ.get(KEY):

@@ -14,11 +14,11 @@ from glasshead.cli.flags import with_flags
 if TYPE_CHECKING:
     from glasshead.model.gpt import GPT
     from glasshead.text.tokenizer import Tokenizer
-    from glasshead.train.config import TrainConfig
-    from glasshead.train.loop import Trainer
-    from glasshead.train.progress import ProgressListener
-    from glasshead.train.runs import Context
-    from glasshead.train.task import Outcome
+    from glasshead.training.config import TrainConfig
+    from glasshead.training.loop import Trainer
+    from glasshead.training.progress import ProgressListener
+    from glasshead.training.runs import Context
+    from glasshead.training.task import Outcome
 
 __all__ = ["train"]
 
@@ -27,11 +27,11 @@ SAMPLE_TOKENS = 80
 
 @with_flags(
     without={"pad"},  # the tokenizer decides
-    Text=("train/language.py", "TextConfig"),
-    Pairs=("train/parallel.py", "PairConfig"),
-    Stories_to_read=("train/refer.py", "ReferConfig"),
-    Stories_to_translate=("train/world_pairs.py", "WorldConfig"),
-    Training=("train/config.py", "TrainConfig"),
+    Text=("training/language.py", "TextConfig"),
+    Pairs=("training/parallel.py", "PairConfig"),
+    Stories_to_read=("training/refer.py", "ReferConfig"),
+    Stories_to_translate=("training/world_pairs.py", "WorldConfig"),
+    Training=("training/config.py", "TrainConfig"),
     Model=("model/gpt.py", "GPTConfig"),
     Encoder_and_decoder=("model/transformer.py", "TransformerConfig"),
 )
@@ -120,7 +120,7 @@ def train(
     """
     from glasshead.errors import ConfigError
     from glasshead.machine import settle_half_precision
-    from glasshead.train.presets import PRESETS, find_preset, presets_for
+    from glasshead.training.presets import PRESETS, find_preset, presets_for
 
     given = {name: value for name, value in flags.items() if value is not None}
     for one, value, other, there in (
@@ -154,9 +154,9 @@ def train(
         )
     settle_half_precision()  # before torch computes anything
     from glasshead.checkpoint.processes import joined
-    from glasshead.generate.beam import greedy_decoder
-    from glasshead.train import runs
-    from glasshead.train.progress import ProgressListener
+    from glasshead.generation.beam import greedy_decoder
+    from glasshead.training import runs
+    from glasshead.training.progress import ProgressListener
 
     known = named or task or (PRESETS[preset].task if preset in PRESETS else None)
     subject = runs.find_dataset(known or "text")
@@ -210,7 +210,7 @@ def _under_torchrun() -> bool:
 def _free_name(name: str, resume: Path | None) -> Path:
     """A folder for a run that was given none."""
     from glasshead.errors import ConfigError
-    from glasshead.train.runs import free_name
+    from glasshead.training.runs import free_name
 
     path = free_name(Path("runs"), name)
     if resume is None and os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
@@ -240,7 +240,7 @@ def _words(files: list[str] | None) -> str:
 
 
 def _watch() -> "ProgressListener":
-    from glasshead.train.progress import ProgressBar, ProgressLines
+    from glasshead.training.progress import ProgressBar, ProgressLines
 
     if not sys.stderr.isatty():
         return ProgressLines()
@@ -265,8 +265,8 @@ def _tokenising() -> Callable[[int, int], None]:
 
 
 def _sample(model: "GPT", tokenizer: "Tokenizer") -> str:
-    from glasshead.generate.sampling import SamplingConfig
-    from glasshead.generate.stream import start_ids, stream
+    from glasshead.generation.sampling import SamplingConfig
+    from glasshead.generation.stream import start_ids, stream
 
     config = SamplingConfig(temperature=0.8)
     pieces = stream(model, tokenizer, [start_ids(tokenizer)], config, max_tokens=SAMPLE_TOKENS)
@@ -282,7 +282,7 @@ def _settings(config: "TrainConfig", processes: int = 1) -> str:
 
 
 def _ending(outcome: "Outcome", path: Path) -> str:
-    from glasshead.train.progress import clock
+    from glasshead.training.progress import clock
 
     p = outcome.progress
     if outcome.signal:

@@ -12,8 +12,8 @@ from glasshead.cli.flags import with_flags
 from glasshead.cli.terminal import Device
 
 if TYPE_CHECKING:
-    from glasshead.generate.alignment import Alignment
-    from glasshead.generate.translate import Candidate, Reading, Translation, Translator
+    from glasshead.generation.alignment import Alignment
+    from glasshead.generation.translate import Candidate, Reading, Translation, Translator
 
 __all__ = ["translate"]
 
@@ -22,7 +22,7 @@ SHOWN = 3  # source words that --align shows for each word, of at least so much 
 LEAST = 0.1
 
 
-@with_flags(defaults=True, Search=("generate/beam.py", "SearchConfig"))
+@with_flags(defaults=True, Search=("generation/beam.py", "SearchConfig"))
 def translate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained run.")],
     text: Annotated[
@@ -72,10 +72,10 @@ def translate(
     source while it was written. --json has every head's.
     """
     from glasshead.errors import ConfigError
-    from glasshead.generate.beam import SearchConfig
-    from glasshead.generate.opening import open_translator
-    from glasshead.generate.translate import Translator
-    from glasshead.train.machine import pick_device
+    from glasshead.generation.beam import SearchConfig
+    from glasshead.generation.opening import open_translator
+    from glasshead.generation.translate import Translator
+    from glasshead.training.machine import pick_device
 
     given = {name: value for name, value in flags.items() if value is not None}
     for name, value in (("layer", layer), ("head", head)):
@@ -178,7 +178,7 @@ class Looks:
                 )
 
     def of(self, candidate: "Candidate") -> "list[Alignment]":
-        from glasshead.generate.alignment import align
+        from glasshead.generation.alignment import align
 
         model, tokenizer = self._translator.model, self._translator.tokenizer
         return [align(model, tokenizer, *part, self._layer) for part in candidate.parts]

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glasshead.generate.beam import SearchConfig, greedy
-from glasshead.generate.rows import SpecialTokens
+from glasshead.generation.beam import SearchConfig, greedy
+from glasshead.generation.rows import SpecialTokens
 from glasshead.lab.looking import attentions, crossings, looking
 from glasshead.lab.referents import Head, Heads, Truth, head_figures, rows_of
 from glasshead.model.transformer import Transformer

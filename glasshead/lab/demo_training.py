@@ -77,9 +77,9 @@ def _work(job: TrainingJob, reports: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it and ends its workers
     threading.Thread(target=_end_with_parent, daemon=True).start()
     settle_half_precision()  # before torch computes anything
-    from glasshead.train import runs
-    from glasshead.train.presets import find_preset
-    from glasshead.train.progress import Now, ProgressListener
+    from glasshead.training import runs
+    from glasshead.training.presets import find_preset
+    from glasshead.training.progress import Now, ProgressListener
 
     class Told(ProgressListener):
         def stepped(self, now: Now) -> None:

@@ -24,12 +24,12 @@ from glasshead.text.batches import Batch, TextBatches
 from glasshead.text.corpus import Report, read_documents, split_by_position
 from glasshead.text.tinyworld import corpus
 from glasshead.text.tokenizer import CharTokenizer
-from glasshead.train.config import TrainConfig
-from glasshead.train.language import Corpus, LanguageTask, TextConfig
-from glasshead.train.loop import Trainer
-from glasshead.train.machine import pick_device, pick_precision
-from glasshead.train.progress import Now, ProgressListener
-from glasshead.train.runs import free_name
+from glasshead.training.config import TrainConfig
+from glasshead.training.language import Corpus, LanguageTask, TextConfig
+from glasshead.training.loop import Trainer
+from glasshead.training.machine import pick_device, pick_precision
+from glasshead.training.progress import Now, ProgressListener
+from glasshead.training.runs import free_name
 
 __all__ = ["Climb", "LadderText", "Point", "Summary", "climb", "read_text", "summaries"]
 

@@ -207,9 +207,9 @@ def show_map(
 
 def trained(name: str, *sources: str | Path, task: str, **settings: Any) -> Path:
     """Train a run as `glasshead train` does with these settings, and say where it lies."""
-    from glasshead.train import runs
-    from glasshead.train.presets import find_preset, presets_for
-    from glasshead.train.progress import ProgressLines
+    from glasshead.training import runs
+    from glasshead.training.presets import find_preset, presets_for
+    from glasshead.training.progress import ProgressLines
 
     subject, preset = runs.find_dataset(task), find_preset(presets_for(task)[0], task)
     files = {"sources": sources} if sources else {}

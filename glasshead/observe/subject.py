@@ -3,7 +3,7 @@
     subject.record("The cat sat.")          an Atlas of what its heads looked at
 
 `transformers_folder.py` makes one of a folder with a `transformers` model. What makes one of our
-runs lies in `generate/recorded.py`: observing knows no models of ours.
+runs lies in `generation/recorded.py`: observing knows no models of ours.
 """
 
 from abc import ABC, abstractmethod

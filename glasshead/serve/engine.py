@@ -10,7 +10,7 @@ many wait, `stream` raises BusyError. A text whose stream is let go of leaves at
 import threading
 
 from glasshead.errors import ClosingError
-from glasshead.generate.decode import check_max_tokens, check_prompts
+from glasshead.generation.decode import check_max_tokens, check_prompts
 from glasshead.serve.library import Served
 from glasshead.serve.spoken import Spoken, Token
 from glasshead.serve.writer import Ask, Job, Writer, writing

@@ -21,7 +21,7 @@ import torch
 
 from glasshead.checkpoint import Loaded, load
 from glasshead.errors import CheckpointError, GlassheadError, InputError, NotFoundError, near_file
-from glasshead.generate.opening import subject_of
+from glasshead.generation.opening import subject_of
 from glasshead.observe.atlas import Trace, open_glass
 from glasshead.observe.subject import Inspectable
 from glasshead.observe.transformers_folder import TransformersFolder

@@ -18,7 +18,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from glasshead.checkpoint import Loaded
 from glasshead.errors import GlassheadError, InputError, NotFoundError
-from glasshead.generate.stream import start_ids
+from glasshead.generation.stream import start_ids
 from glasshead.model.gpt import GPT
 from glasshead.serve.chat import chat_ids
 from glasshead.serve.config import ServeConfig

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from glasshead.generate.sampling import SamplingConfig
+from glasshead.generation.sampling import SamplingConfig
 
 __all__ = ["ChatAsk", "CompletionAsk", "GenerationAsk", "Model", "Models"]
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from glasshead.errors import AblationError, InputError
-from glasshead.generate.beam import search
-from glasshead.generate.rows import SpecialTokens
+from glasshead.generation.beam import search
+from glasshead.generation.rows import SpecialTokens
 from glasshead.model.gpt import GPT
 from glasshead.model.transformer import Reader, Transformer
 from glasshead.observe.ablation import Edge, ablating

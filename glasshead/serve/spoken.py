@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from glasshead.generate.stream import TextStream
+from glasshead.generation.stream import TextStream
 from glasshead.text.tokenizer import StreamDecoder, Tokenizer
 
 __all__ = ["Spoken", "Token"]

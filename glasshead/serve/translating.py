@@ -15,10 +15,10 @@ from pydantic import BaseModel, Field
 
 from glasshead.checkpoint import Loaded
 from glasshead.errors import InputError
-from glasshead.generate.alignment import align, usual_layer
-from glasshead.generate.beam import LONGER, SearchConfig
-from glasshead.generate.splitting import join
-from glasshead.generate.translate import Candidate, Reading, Translator
+from glasshead.generation.alignment import align, usual_layer
+from glasshead.generation.beam import LONGER, SearchConfig
+from glasshead.generation.splitting import join
+from glasshead.generation.translate import Candidate, Reading, Translator
 from glasshead.model.transformer import Transformer
 from glasshead.observe.words import spelled, words
 from glasshead.serve.library import Served

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from glasshead.errors import BusyError, ClosingError, GlassheadError, InputError
-from glasshead.generate.sampling import PLAIN, SamplingConfig
-from glasshead.generate.together import New, Together
+from glasshead.generation.sampling import PLAIN, SamplingConfig
+from glasshead.generation.together import New, Together
 from glasshead.model.gpt import GPT
 from glasshead.serve.library import Served
 from glasshead.serve.spoken import Spoken, Token

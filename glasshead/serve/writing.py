@@ -18,9 +18,9 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field, model_validator
 
 from glasshead.errors import GlassheadError, InputError, NotFiniteError
-from glasshead.generate.decode import evaluating
-from glasshead.generate.sampling import SamplingConfig
-from glasshead.generate.stream import start_ids
+from glasshead.generation.decode import evaluating
+from glasshead.generation.sampling import SamplingConfig
+from glasshead.generation.stream import start_ids
 from glasshead.model.gpt import GPT
 from glasshead.observe.recording import observing
 from glasshead.observe.words import characters, spelled

@@ -7,12 +7,12 @@ import re
 import pytest
 import torch
 
-from glasshead.generate.opening import open_subject
+from glasshead.generation.opening import open_subject
 from glasshead.observe.atlas import open_glass
 from glasshead.observe.subject import RecordConfig
 from glasshead.text.tokenizer import CharTokenizer
 from tests.cli.test_cli import is_a_mistake
-from tests.generate.runs import make_run
+from tests.generation.runs import make_run
 
 TEXT = "春江潮水连海平，海上明月共潮生。\n滟滟随波千万里，何处春江无月明！\n" * 11
 

@@ -12,8 +12,8 @@ import typer
 from glasshead.cli import COMMANDS, app, run
 from glasshead.text.tokenizer import CharTokenizer
 from tests.cli.test_cli import is_a_mistake
-from tests.generate.runs import make_run
-from tests.generate.translators import make_translator, small_bpe
+from tests.generation.runs import make_run
+from tests.generation.translators import make_translator, small_bpe
 
 GROUP = typer.main.get_command(app)
 POEM = "春江潮水连海平，海上明月共潮生。\n" * 90

@@ -6,7 +6,7 @@ import pytest
 
 from glasshead.text.tokenizer import CharTokenizer
 from tests.cli.test_cli import is_a_mistake
-from tests.generate.runs import make_run
+from tests.generation.runs import make_run
 
 hf = pytest.importorskip("transformers", reason="needs transformers")
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from glasshead.generate.opening import open_subject
+from glasshead.generation.opening import open_subject
 from glasshead.observe.view import View
 from glasshead.text.tokenizer import BPETokenizer, CharTokenizer
 from tests.cli.test_cli import is_a_mistake
-from tests.generate.runs import make_run
-from tests.generate.translators import make_translator, small_bpe
+from tests.generation.runs import make_run
+from tests.generation.translators import make_translator, small_bpe
 from tests.observe import folders
 
 TEXT = "小猫饿了，它在睡。它是小猫。"

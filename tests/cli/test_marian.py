@@ -54,8 +54,8 @@ def bleu(cli, run, pairs):
 def test_training_computes_the_loss_that_their_library_does(theirs, tmp_path, monkeypatch):
     """A source ends with </s>, a target is cut by its own pieces and begins with padding."""
     from glasshead.text.pairs import Pair
-    from glasshead.train.parallel import PairConfig, Parallel
-    from glasshead.train.translation import TranslationTask
+    from glasshead.training.parallel import PairConfig, Parallel
+    from glasshead.training.translation import TranslationTask
 
     loaded = glasshead.load(theirs)
     lines = zip(marians.GERMAN, marians.ENGLISH, strict=True)

@@ -9,7 +9,7 @@ import pytest
 
 from glasshead.text.tokenizer import BPETokenizer, CharTokenizer
 from tests.cli.test_cli import is_a_mistake
-from tests.generate.runs import make_run
+from tests.generation.runs import make_run
 
 TEXT = "春江潮水连海平，\n海上明月共潮生。\n" * 5
 

@@ -8,8 +8,8 @@ import sacrebleu
 
 from glasshead.text.tokenizer import CharTokenizer
 from tests.cli.test_cli import is_a_mistake
-from tests.generate.runs import make_run
-from tests.generate.translators import make_translator, small_bpe
+from tests.generation.runs import make_run
+from tests.generation.translators import make_translator, small_bpe
 
 GERMAN = ["Ein Hund rennt.", "Zwei Hunde rennen.", "Die Katze schläft.", "Es schneit."]
 FAST = ("--beam", "2", "--max-tokens", "7")

@@ -18,17 +18,17 @@ import glasshead
 from glasshead.cli.flags import flags_of
 from glasshead.model.gpt import GPTConfig
 from glasshead.model.transformer import TransformerConfig
-from glasshead.train.config import TrainConfig
-from glasshead.train.language import TextConfig
-from glasshead.train.parallel import PairConfig
-from glasshead.train.presets import PRESETS
-from tests.train.cases import TEXT, metrics, same_ending
+from glasshead.training.config import TrainConfig
+from glasshead.training.language import TextConfig
+from glasshead.training.parallel import PairConfig
+from glasshead.training.presets import PRESETS
+from tests.training.cases import TEXT, metrics, same_ending
 
 CONFIGS = {
-    ("train/language.py", "TextConfig"): TextConfig,
-    ("train/config.py", "TrainConfig"): TrainConfig,
+    ("training/language.py", "TextConfig"): TextConfig,
+    ("training/config.py", "TrainConfig"): TrainConfig,
     ("model/gpt.py", "GPTConfig"): GPTConfig,
-    ("train/parallel.py", "PairConfig"): PairConfig,
+    ("training/parallel.py", "PairConfig"): PairConfig,
     ("model/transformer.py", "TransformerConfig"): TransformerConfig,
 }
 SMALL = shlex.split(

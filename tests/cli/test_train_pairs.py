@@ -8,8 +8,8 @@ import pytest
 import glasshead
 from glasshead.cli.flags import with_flags
 from glasshead.model.transformer import Transformer
-from tests.train.cases import TEXT, metrics, same_ending
-from tests.train.pair_cases import toy_pairs, write_pairs
+from tests.training.cases import TEXT, metrics, same_ending
+from tests.training.pair_cases import toy_pairs, write_pairs
 
 SMALL = shlex.split(
     "--n-layers 1 --n-heads 2 --d-model 22 --max-len 47 --max-tokens 211 --vocab-size 283 --steps 6"

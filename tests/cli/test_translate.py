@@ -9,13 +9,13 @@ import pytest
 from rich.cells import cell_len
 
 from glasshead.checkpoint import load
-from glasshead.generate.alignment import align
-from glasshead.generate.beam import SearchConfig
-from glasshead.generate.translate import Translator
+from glasshead.generation.alignment import align
+from glasshead.generation.beam import SearchConfig
+from glasshead.generation.translate import Translator
 from glasshead.text.tokenizer import CharTokenizer
 from tests.cli.test_cli import is_a_mistake
-from tests.generate.runs import make_run
-from tests.generate.translators import SPECIALS, make_translator, small_bpe
+from tests.generation.runs import make_run
+from tests.generation.translators import SPECIALS, make_translator, small_bpe
 
 TEXT = "Ein Hund rennt durch den Schnee. Zwei Hunde rennen. 小猫在公园里追逐一只蝴蝶。"
 SHORT = ("--max-tokens", "9")

@@ -39,9 +39,9 @@ from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.layers import FeedForward
 from glasshead.model.loss import next_token_loss
 from glasshead.observe.statistics import observe
-from glasshead.train import optim
-from glasshead.train.config import TrainConfig
-from glasshead.train.optim import OPTIMIZERS
+from glasshead.training import optim
+from glasshead.training.config import TrainConfig
+from glasshead.training.optim import OPTIMIZERS
 
 CPU = DEVICES["cpu"]
 GPT2 = GPTConfig(

@@ -8,8 +8,8 @@ import torch
 
 from glasshead.checkpoint import import_model, load
 from glasshead.errors import InputError
-from glasshead.generate.beam import greedy
-from glasshead.generate.rows import SpecialTokens
+from glasshead.generation.beam import greedy
+from glasshead.generation.rows import SpecialTokens
 from glasshead.text.sentencepieces import read_pieces
 from glasshead.text.tokenizer import tokenizer_from_json
 

@@ -8,9 +8,9 @@ import torch
 
 from glasshead.checkpoint import Run, RunConfig, export_model, import_model, load
 from glasshead.errors import ConfigError, GlassheadError
-from glasshead.generate.beam import SearchConfig, greedy, search
-from glasshead.generate.rows import SpecialTokens
-from glasshead.generate.translate import Translator
+from glasshead.generation.beam import SearchConfig, greedy, search
+from glasshead.generation.rows import SpecialTokens
+from glasshead.generation.translate import Translator
 from glasshead.model.transformer import Encoder, Transformer, TransformerConfig
 from glasshead.text.tokenizer import BPETokenizer, CharTokenizer, WordTokenizer
 

@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from glasshead.checkpoint import export_model, import_model, load
-from glasshead.generate.decode import generate
-from glasshead.generate.sampling import SamplingConfig
+from glasshead.generation.decode import generate
+from glasshead.generation.sampling import SamplingConfig
 
 hf = pytest.importorskip("transformers", reason="needs transformers")
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glasshead.checkpoint import import_model, load
-from glasshead.generate.decode import generate
-from glasshead.generate.sampling import SamplingConfig
+from glasshead.generation.decode import generate
+from glasshead.generation.sampling import SamplingConfig
 from glasshead.text.foreign import find_tokenizer
 
 

@@ -2,11 +2,11 @@
 
 import torch
 
-from glasshead.generate.opening import open_subject
+from glasshead.generation.opening import open_subject
 from glasshead.observe.atlas import Trace
 from glasshead.text.tokenizer import BPETokenizer
-from tests.generate.runs import make_run
-from tests.generate.translators import make_translator, small_bpe
+from tests.generation.runs import make_run
+from tests.generation.translators import make_translator, small_bpe
 
 TEXT = "那只小猫看见<蝴蝶> it's & $5，它饿了，它走了。"
 

@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from glasshead.errors import InputError
-from glasshead.generate.opening import open_subject
+from glasshead.generation.opening import open_subject
 from glasshead.observe import picture_png
 from glasshead.observe.atlas import open_glass
 from glasshead.observe.colours import PAPER, Scale, palette
@@ -33,7 +33,7 @@ from glasshead.observe.picture_terminal import show
 from glasshead.observe.view import View, ViewConfig
 from glasshead.observe.wording import ROLES, STATISTICS, TEXTS
 from glasshead.text.tokenizer import CharTokenizer
-from tests.generate.runs import make_run
+from tests.generation.runs import make_run
 from tests.observe import recordings
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -4,14 +4,14 @@ import pytest
 import torch
 
 from glasshead.errors import InputError
-from glasshead.generate.opening import open_subject
+from glasshead.generation.opening import open_subject
 from glasshead.observe.picture import SUFFIXES, head_sheet, looks_sheet, save
 from glasshead.observe.ranking import context, glances, telling, token_at
 from glasshead.observe.subject import RecordConfig
 from glasshead.observe.view import View, ViewConfig
 from glasshead.observe.words import merge
 from glasshead.text.tokenizer import CharTokenizer
-from tests.generate.runs import make_run
+from tests.generation.runs import make_run
 from tests.observe import recordings
 from tests.observe.recordings import TEXT
 

@@ -7,8 +7,8 @@ import transformers as hf
 
 from glasshead.checkpoint import load
 from glasshead.errors import InputError
-from glasshead.generate.decode import generate
-from glasshead.generate.sampling import GREEDY
+from glasshead.generation.decode import generate
+from glasshead.generation.sampling import GREEDY
 from glasshead.serve.chat import chat_ids
 from tests.model import foreign
 

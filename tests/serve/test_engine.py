@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glasshead.errors import BusyError, ConfigError, GlassheadError, InputError, NotFiniteError
-from glasshead.generate.decode import generate
-from glasshead.generate.sampling import GREEDY, SamplingConfig
-from glasshead.generate.stream import TextStream
+from glasshead.generation.decode import generate
+from glasshead.generation.sampling import GREEDY, SamplingConfig
+from glasshead.generation.stream import TextStream
 from glasshead.serve import writer as writer_module
 from glasshead.serve.engine import Ask, Engine
 from glasshead.serve.library import Library, Served
 from glasshead.serve.spoken import Spoken, Token
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer
-from tests.generate.runs import make_run
+from tests.generation.runs import make_run
 from tests.serve.conftest import awaited, until
 
 WILD = SamplingConfig(temperature=1.4)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from glasshead.checkpoint import Run
 from glasshead.errors import CheckpointError, InputError, NotFoundError
-from glasshead.generate.opening import open_subject
+from glasshead.generation.opening import open_subject
 from glasshead.serve.library import Library
 from glasshead.text.tokenizer import CharTokenizer
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glasshead import load
-from glasshead.generate.opening import open_subject
+from glasshead.generation.opening import open_subject
 from glasshead.observe.ablation import Edge, ablating
 from glasshead.observe.view import View, ViewConfig
 from glasshead.observe.words import merge

@@ -7,7 +7,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from glasshead.generate.opening import open_subject
+from glasshead.generation.opening import open_subject
 from glasshead.observe.atlas import Trace, open_glass
 from glasshead.observe.subject import RecordConfig
 from glasshead.serve import mapping

@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from glasshead.checkpoint import load
-from glasshead.generate.decode import generate
-from glasshead.generate.sampling import GREEDY, SamplingConfig
-from glasshead.generate.stream import stream
+from glasshead.generation.decode import generate
+from glasshead.generation.sampling import GREEDY, SamplingConfig
+from glasshead.generation.stream import stream
 from tests.serve.conftest import HUNG, awaited, until
 
 openai = pytest.importorskip("openai", reason="needs openai")

@@ -8,7 +8,7 @@ import pytest
 
 from glasshead.text.tinyworld import World
 from glasshead.text.tokenizer import BPETokenizer
-from tests.generate.runs import make_run
+from tests.generation.runs import make_run
 
 from .painting import painted
 

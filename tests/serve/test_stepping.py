@@ -10,12 +10,12 @@ import torch
 from glasshead import load
 from glasshead.attention.steps import mask as masked
 from glasshead.attention.steps import softmax
-from glasshead.generate.opening import open_subject
+from glasshead.generation.opening import open_subject
 from glasshead.serve.stepping import values_of
 from glasshead.serve.work import Cancel
 from glasshead.text.tinyworld import World
 from glasshead.text.tokenizer import ByteTokenizer
-from tests.generate.runs import make_run
+from tests.generation.runs import make_run
 
 TEXT = World.seed_story().text("zh")
 IT = 26

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from glasshead.checkpoint import load
-from glasshead.generate.alignment import align
-from glasshead.generate.beam import SearchConfig
-from glasshead.generate.translate import Translator
+from glasshead.generation.alignment import align
+from glasshead.generation.beam import SearchConfig
+from glasshead.generation.translate import Translator
 from glasshead.serve.translating import variants
 from glasshead.text.tinyworld import World
 

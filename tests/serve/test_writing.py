@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 
 from glasshead.checkpoint import load
-from glasshead.generate.decode import generate
-from glasshead.generate.opening import open_subject
-from glasshead.generate.sampling import SamplingConfig
+from glasshead.generation.decode import generate
+from glasshead.generation.opening import open_subject
+from glasshead.generation.sampling import SamplingConfig
 
 from .conftest import until
 

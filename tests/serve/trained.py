@@ -8,12 +8,12 @@ from typing import Any
 
 from glasshead.text.pairs import Pair
 from glasshead.text.tinyworld import World, corpus
-from glasshead.train import runs
-from glasshead.train.parallel import Parallel
-from glasshead.train.presets import find_preset
-from glasshead.train.progress import ProgressListener
-from glasshead.train.subject import Dataset, Material
-from glasshead.train.world_pairs import WorldPairs
+from glasshead.training import runs
+from glasshead.training.parallel import Parallel
+from glasshead.training.presets import find_preset
+from glasshead.training.progress import ProgressListener
+from glasshead.training.subject import Dataset, Material
+from glasshead.training.world_pairs import WorldPairs
 
 SEED = 1
 READER_STEPS, TRANSLATOR_STEPS, WRITER_STEPS = 800, 200, 150

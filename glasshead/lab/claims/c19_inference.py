@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glasshead.generate.decode import generate
-from glasshead.generate.sampling import GREEDY
+from glasshead.generation.decode import generate
+from glasshead.generation.sampling import GREEDY
 from glasshead.lab.claims.claim import Budget, Claim, Evidence, Finding, Verdict, Words
 from glasshead.lab.claims.drawing import AGAINST, FOR, OTHER, tidy
 from glasshead.lab.claims.stats import Interval, cohens_d, difference, mean

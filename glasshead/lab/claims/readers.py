@@ -27,10 +27,10 @@ from glasshead.text.tinyworld import Story, World
 from glasshead.text.tinyworld.lexicon import NOUNS, PLACES
 from glasshead.text.tinyworld.tokens import world_tokenizer
 from glasshead.text.tokenizer import WordTokenizer
-from glasshead.train.config import TrainConfig
-from glasshead.train.loop import Trainer
-from glasshead.train.presets import find_preset
-from glasshead.train.refer import NOWHERE, ReferTask, Stories, StoryBatch, story_batch
+from glasshead.training.config import TrainConfig
+from glasshead.training.loop import Trainer
+from glasshead.training.presets import find_preset
+from glasshead.training.refer import NOWHERE, ReferTask, Stories, StoryBatch, story_batch
 
 __all__ = [
     "BEST_FACTOR",

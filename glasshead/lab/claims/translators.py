@@ -30,10 +30,10 @@ from glasshead.text.table import Ids
 from glasshead.text.tinyworld import Story, World
 from glasshead.text.tinyworld.tokens import pieces, world_tokenizer
 from glasshead.text.tokenizer import WordTokenizer
-from glasshead.train.loop import Trainer
-from glasshead.train.parallel import PairConfig, Parallel
-from glasshead.train.presets import find_preset
-from glasshead.train.translation import TranslationTask
+from glasshead.training.loop import Trainer
+from glasshead.training.parallel import PairConfig, Parallel
+from glasshead.training.presets import find_preset
+from glasshead.training.translation import TranslationTask
 
 __all__ = [
     "Langs",

@@ -12,7 +12,7 @@ from glasshead.model.gpt import GPTConfig
 __all__ = ["GeneratingPlan", "plan_generating"]
 
 IDS = 0.19e-6  # seconds until Python has put one id of a prompt where a model can read it
-# How a recorded step is cut (`generate/linear_kernel.py`, `attend_kernel.py`), and how long its
+# How a recorded step is cut (`generation/linear_kernel.py`, `attend_kernel.py`), and how long its
 # parts take at least: from texts of 1K to 128K tokens, and 1 to 64 at a time, on an H200.
 KERNELS, KERNELS_OF_MANY, OUTSIDE = 5, 7, 5  # of a layer, for one text or many; of the rest
 PROGRAMS, PART = 264, 512  # of attention: at most so many at once, each with so many keys at least

@@ -11,8 +11,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from glasshead.generate.decode import generate
-from glasshead.generate.sampling import GREEDY
+from glasshead.generation.decode import generate
+from glasshead.generation.sampling import GREEDY
 from glasshead.lab.plan.devices import DEVICES, Device
 from glasshead.lab.plan.generating import plan_generating
 from glasshead.lab.plan.observing import plan_observing
@@ -23,10 +23,10 @@ from glasshead.lab.plan.shapes import count
 from glasshead.lab.plan.training import plan_training
 from glasshead.model.gpt import GPT
 from glasshead.observe.recording import observing
-from glasshead.train.config import TrainConfig
-from glasshead.train.language import Corpus, LanguageTask
-from glasshead.train.loop import Trainer
-from glasshead.train.progress import Now, ProgressListener
+from glasshead.training.config import TrainConfig
+from glasshead.training.language import Corpus, LanguageTask
+from glasshead.training.loop import Trainer
+from glasshead.training.progress import Now, ProgressListener
 
 __all__ = ["Compared", "compare", "generating", "observing_heads", "trained", "training"]
 

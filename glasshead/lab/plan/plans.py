@@ -12,7 +12,7 @@ from glasshead.lab.plan.observing import ObservingPlan, plan_observing
 from glasshead.lab.plan.shapes import Counts, count
 from glasshead.lab.plan.training import TrainingPlan, plan_training
 from glasshead.model.gpt import GPTConfig
-from glasshead.train.optim import OPTIMIZERS
+from glasshead.training.optim import OPTIMIZERS
 
 __all__ = ["Plan", "Wanted", "as_json", "make_plan", "what_fits"]
 

@@ -16,8 +16,8 @@ from glasshead.attention.cache import GrowingCache
 from glasshead.attention.functional import attend
 from glasshead.attention.mask import Mask
 from glasshead.attention.norm import rms_norm
-from glasshead.generate.decode import generate
-from glasshead.generate.sampling import GREEDY
+from glasshead.generation.decode import generate
+from glasshead.generation.sampling import GREEDY
 from glasshead.lab.plan.devices import KERNEL, LOOK, LOOK_WIDTH, PASSES, STREAM, Rates
 from glasshead.lab.plan.observing import CALLS
 from glasshead.lab.plan.operations import Setting, operations, pairs

@@ -9,8 +9,8 @@ import torch
 from glasshead.checkpoint import Run
 from glasshead.errors import ConfigError, did_you_mean
 from glasshead.model.gpt import GPT, GPTConfig
-from glasshead.train.optim import hidden_matrices
-from glasshead.train.presets import PRESETS, presets_for
+from glasshead.training.optim import hidden_matrices
+from glasshead.training.presets import PRESETS, presets_for
 
 __all__ = ["SHAPES", "Counts", "count", "find_shape"]
 

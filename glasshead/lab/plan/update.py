@@ -7,7 +7,7 @@ from glasshead.lab.plan.layout import Layout
 from glasshead.lab.plan.shapes import Counts
 from glasshead.model.gpt import GPTConfig
 from glasshead.model.layers import ff_width
-from glasshead.train.optim import STEPS, WIDE
+from glasshead.training.optim import STEPS, WIDE
 
 __all__ = ["matrices", "most_matrices", "muon_flops", "update_seconds"]
 

@@ -1,0 +1,59 @@
+"""Open the model that a user names: a run, a folder of the transformers library, or a GGUF file.
+
+open_subject("runs/poems").record("春江潮水连海平")     # to look at it
+loaded, model = open_gpt("runs/poems", device)        # to continue texts
+"""
+
+from pathlib import Path
+
+import torch
+
+from glasshead.checkpoint import Loaded, kind_of, load
+from glasshead.errors import InputError
+from glasshead.generation.int8 import to_int8
+from glasshead.generation.recorded import Reads, Translates
+from glasshead.model.gpt import GPT
+from glasshead.model.transformer import Transformer
+from glasshead.observe.subject import Inspectable
+from glasshead.observe.transformers_folder import TransformersFolder
+
+__all__ = ["open_gpt", "open_subject", "open_translator", "subject_of"]
+
+
+def open_subject(path: str | Path, device: torch.device | None = None) -> Inspectable:
+    """Open a model to record its attention. A folder of transformers runs in that library."""
+    if kind_of(path) == "transformers":
+        return TransformersFolder(Path(path), device or torch.device("cpu"))
+    return subject_of(load(path), device or torch.device("cpu"))
+
+
+def subject_of(loaded: Loaded, device: torch.device | None = None) -> Inspectable:
+    """Prepare a loaded model for recording, where it is unless a device is given."""
+    device = device or next(loaded.model.parameters()).device
+    return (Translates if isinstance(loaded.model, Transformer) else Reads)(loaded, device)
+
+
+def open_gpt(
+    path: str | Path, device: torch.device, precision: str = "float32"
+) -> tuple[Loaded, GPT]:
+    """Open a model that continues texts; `precision` is "float32", "bf16" or "int8"."""
+    loaded = load(path)
+    if not isinstance(loaded.model, GPT):
+        word = "translate" if loaded.config.kind == "transformer" else "look"
+        raise InputError(
+            f"{path} is a {loaded.config.kind}, which does not continue texts",
+            hint=f"try: glasshead {word} {path}",
+        )
+    model = loaded.model.to(device)
+    if precision == "bf16":
+        model = model.to(torch.bfloat16)
+    return loaded, to_int8(model) if precision == "int8" else model
+
+
+def open_translator(path: str | Path, device: torch.device) -> tuple[Loaded, Transformer]:
+    """Open a model that translates."""
+    loaded = load(path)
+    if not isinstance(loaded.model, Transformer):
+        other = f"try: glasshead generate {path}" if loaded.config.kind == "gpt" else "name another"
+        raise InputError(f"{path} is a {loaded.config.kind}, which does not translate", hint=other)
+    return loaded, loaded.model.to(device)
