@@ -28,7 +28,7 @@ from typing import Any
 
 import torch
 
-from glasshead.checkpoint import Run, RunConfig
+from glasshead.checkpoint import RunConfig, RunFolder
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.text.tokenizer import ByteTokenizer
 
@@ -192,7 +192,7 @@ def make_run(path: Path) -> None:
     model = GPT(config)
     with torch.no_grad():
         model.head.bias[256] = -100.0  # never ends by itself
-    Run.create(path, about, tokenizer, model)
+    RunFolder.create(path, about, tokenizer, model)
 
 
 def free_port() -> int:

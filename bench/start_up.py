@@ -12,7 +12,7 @@ import torch
 from bench.peers import in_transformers, missing
 from bench.table import Row, Settings
 from bench.timing import take_turns
-from glasshead.checkpoint import Run, RunConfig
+from glasshead.checkpoint import RunConfig, RunFolder
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.text.tokenizer import ByteTokenizer
 
@@ -44,7 +44,7 @@ def rows(settings: Settings) -> list[Row]:
         run, theirs = Path(folder) / "run", Path(folder) / "theirs"
         model = small_model()
         about = RunConfig(kind="gpt", model=asdict(model.config), train={}, data={})
-        Run.create(run, about, ByteTokenizer(), model)
+        RunFolder.create(run, about, ByteTokenizer(), model)
         glasshead, python = [sys.executable, "-m", "glasshead"], [sys.executable, "-c"]
         commands = {
             NOTHING: [*python, "pass"],

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 import glasshead
-from glasshead.checkpoint import Run, State, load, load_parameters, parameters
+from glasshead.checkpoint import RunFolder, State, load, load_parameters, parameters
 from glasshead.checkpoint.files import read_tensors, replacing, write_tensors
 from glasshead.errors import CheckpointError, InputError
 from glasshead.text.tokenizer import ByteTokenizer
@@ -29,7 +29,7 @@ def state_of(step: int, value: float = 1.0) -> State:
     return State({"model.a": torch.full((3,), value)}, {"step": step})
 
 
-def restored(run: Run, **options: bool) -> list[tuple[int, str]]:
+def restored(run: RunFolder, **options: bool) -> list[tuple[int, str]]:
     """The step and the file that `load_state` chose."""
     seen: list[tuple[int, str]] = []
     run.load_state(lambda state, file: seen.append((state.progress["step"], file.name)), **options)
@@ -315,7 +315,7 @@ def test_an_empty_folder_can_become_a_run(tmp_path):
 
 def test_two_processes_cannot_train_one_run(tmp_path):
     run = new_run(tmp_path / "run")
-    second = Run.open(run.path).held()
+    second = RunFolder.open(run.path).held()
     with run.held(), pytest.raises(CheckpointError, match="another process"):
         second.__enter__()
     with run.held():

@@ -16,9 +16,9 @@ from glasshead.checkpoint.exporting import Exported, export_model
 from glasshead.checkpoint.importing import import_model, load
 from glasshead.checkpoint.run import (
     KINDS,
-    Loaded,
     Run,
     RunConfig,
+    RunFolder,
     State,
     load_parameters,
     parameters,
@@ -28,9 +28,9 @@ from glasshead.checkpoint.source import kind_of
 __all__ = [
     "KINDS",
     "Exported",
-    "Loaded",
     "Run",
     "RunConfig",
+    "RunFolder",
     "State",
     "export_model",
     "import_model",

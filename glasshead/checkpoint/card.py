@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from glasshead.checkpoint.run import Run
+from glasshead.checkpoint.run import RunFolder
 from glasshead.model.pretrained import HoldingFamily
 
 __all__ = ["model_card"]
 
 
-def model_card(run: Run, name: str, family: HoldingFamily[Any], n_params: int) -> str:
+def model_card(run: RunFolder, name: str, family: HoldingFamily[Any], n_params: int) -> str:
     config = run.config
     head = ["---", "library_name: transformers", "tags:", "- glasshead"]
     tag = {"gpt": "text-generation", "transformer": "translation"}.get(config.kind)

@@ -16,7 +16,7 @@ from torch import Tensor
 from glasshead.checkpoint.card import model_card
 from glasshead.checkpoint.files import not_written, replacing, sync_folder, write_tensors
 from glasshead.checkpoint.gguf_writing import check_gguf, write_gguf
-from glasshead.checkpoint.run import KINDS, Run, parameters
+from glasshead.checkpoint.run import KINDS, RunFolder, parameters
 from glasshead.checkpoint.weights import SafetensorsFolder
 from glasshead.errors import CheckpointError
 from glasshead.model.pretrained import HoldingFamily, ParameterSource, family_for
@@ -44,7 +44,7 @@ def export_model(run: str | Path, out: str | Path) -> Exported:
             that is the same model. Where none is, the error lists what stands in the way. A name
             that ends in .gguf makes the one file that llama.cpp runs.
     """
-    opened, out = Run.open(run), Path(out)
+    opened, out = RunFolder.open(run), Path(out)
     about = opened.config
     with torch.device("meta"):
         own = parameters(about.new_model())

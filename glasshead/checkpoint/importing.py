@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glasshead.checkpoint.run import KINDS, Loaded, Run, RunConfig, parameters
+from glasshead.checkpoint.run import KINDS, Run, RunConfig, RunFolder, parameters
 from glasshead.checkpoint.run import load as load_run
 from glasshead.checkpoint.source import ForeignModel, kind_of, open_source
 from glasshead.checkpoint.weights import Weights
@@ -25,7 +25,7 @@ __all__ = ["import_model", "load"]
 Say = Callable[[str], object]
 
 
-def import_model(source: str | Path, out: str | Path, say: Say | None = None) -> Run:
+def import_model(source: str | Path, out: str | Path, say: Say | None = None) -> RunFolder:
     """Make a run of a model of another program.
 
     Args:
@@ -45,14 +45,14 @@ def import_model(source: str | Path, out: str | Path, say: Say | None = None) ->
         for name, entry in plan.entries.items()
     }
 
-    def fill(run: Run) -> None:
+    def fill(run: RunFolder) -> None:
         _check_copies(plan.copies, weights)
         run.save_tensors(made, read=lambda name: plan.read(name, weights))
 
-    return Run.make(out, plan.run_config(found), found.tokenizer, fill)
+    return RunFolder.make(out, plan.run_config(found), found.tokenizer, fill)
 
 
-def load(path: str | Path) -> Loaded:
+def load(path: str | Path) -> Run:
     """A model that is ready for use, its tokenizer and its config.
 
     Args:
@@ -73,7 +73,7 @@ def load(path: str | Path) -> Loaded:
     with torch.no_grad():
         for name, tensor in parameters(model).items():
             tensor.copy_(plan.read(name, found.weights))
-    return Loaded(model.eval(), found.tokenizer, config, Path(path), 0)
+    return Run(model.eval(), found.tokenizer, config, Path(path), 0)
 
 
 @dataclass(frozen=True, eq=False)

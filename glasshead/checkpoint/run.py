@@ -16,7 +16,16 @@ from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.transformer import Encoder, Reader, Transformer, TransformerConfig
 from glasshead.text.tokenizer import Tokenizer, load_tokenizer
 
-__all__ = ["KINDS", "Loaded", "Run", "RunConfig", "State", "load", "load_parameters", "parameters"]
+__all__ = [
+    "KINDS",
+    "Run",
+    "RunConfig",
+    "RunFolder",
+    "State",
+    "load",
+    "load_parameters",
+    "parameters",
+]
 
 FORMAT = 1
 
@@ -59,7 +68,7 @@ class RunConfig:
 
 
 @dataclass(frozen=True, eq=False)
-class Loaded:
+class Run:
     """A trained model, ready for use."""
 
     model: nn.Module  # in evaluation mode
@@ -74,9 +83,9 @@ class Loaded:
         return self.config.reads_small_letters
 
 
-def load(path: str | Path) -> Loaded:
+def load(path: str | Path) -> Run:
     """The best parameters of a run, its tokenizer and its config."""
-    run = Run.open(path)
+    run = RunFolder.open(path)
     model = run.config.new_model()
 
     def read(file: Path) -> int:
@@ -95,10 +104,10 @@ def load(path: str | Path) -> Loaded:
             f"{run.path}/tokenizer.json has {tokenizer.vocab_size} ids, the model {vocab_size}",
             hint="it is another run's tokenizer; put back this run's own",
         )
-    return Loaded(model.eval(), tokenizer, run.config, run.path, step)
+    return Run(model.eval(), tokenizer, run.config, run.path, step)
 
 
-class Run(States):
+class RunFolder(States):
     """One run's folder."""
 
     def __init__(self, path: Path, config: RunConfig) -> None:
@@ -108,7 +117,7 @@ class Run(States):
     @classmethod
     def create(
         cls, path: str | Path, config: RunConfig, tokenizer: Tokenizer, model: nn.Module
-    ) -> "Run":
+    ) -> "RunFolder":
         """A new folder with the model as it is at the start. It appears whole, or not at all."""
         return cls.make(path, config, tokenizer, lambda run: run.save_model(model, step=0))
 
@@ -118,8 +127,8 @@ class Run(States):
         path: str | Path,
         config: RunConfig,
         tokenizer: Tokenizer,
-        fill: Callable[["Run"], None],
-    ) -> "Run":
+        fill: Callable[["RunFolder"], None],
+    ) -> "RunFolder":
         """A new folder; `fill` writes the model into it."""
         path = Path(path)
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -139,7 +148,7 @@ class Run(States):
         return cls(path, config)
 
     @classmethod
-    def open(cls, path: str | Path) -> "Run":
+    def open(cls, path: str | Path) -> "RunFolder":
         path = Path(path)
         if not path.is_dir():
             what = "is not a run but a file" if path.exists() else "does not exist"

@@ -94,7 +94,7 @@ def _check_kind(
     run: Path, file: str | None, pairs: list[str] | None, unfit: Mapping[str, object]
 ) -> None:
     """A language model is scored on a text, a translator on pairs, and neither on both."""
-    from glasshead.checkpoint import Run
+    from glasshead.checkpoint import RunFolder
     from glasshead.errors import ConfigError, InputError
 
     if pairs and file is not None:
@@ -102,7 +102,7 @@ def _check_kind(
             f"FILE ({file}) and --pairs ({' '.join(pairs)}) cannot go together",
             hint="a text for a language model, pairs for a translator",
         )
-    kind = Run.open(run).config.kind
+    kind = RunFolder.open(run).config.kind
     if kind not in ("gpt", "transformer"):
         raise InputError(f"{run} is a {kind}, which is not scored", hint="name another run")
     if kind == "gpt" and pairs:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from glasshead.checkpoint import Loaded
+    from glasshead.checkpoint import Run
     from glasshead.generation.translate import Translation
     from glasshead.text.pairs import Pair
     from glasshead.text.sources import Report
@@ -62,7 +62,7 @@ def score_pairs(
     print(f"{'sentences':<16} {len(pairs):>6,}")
 
 
-def _read(files: Sequence[str], loaded: "Loaded", report: "Report") -> "list[Pair]":
+def _read(files: Sequence[str], loaded: "Run", report: "Report") -> "list[Pair]":
     """The pairs of two files, or of the columns of a .tsv that the run was trained on."""
     from glasshead.errors import InputError
     from glasshead.text.pairs import read_pairs

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from glasshead.checkpoint import Loaded, kind_of, load
+from glasshead.checkpoint import Run, kind_of, load
 from glasshead.errors import InputError
 from glasshead.generation.int8 import to_int8
 from glasshead.generation.recorded import Reads, Translates
@@ -27,15 +27,13 @@ def open_subject(path: str | Path, device: torch.device | None = None) -> Inspec
     return subject_of(load(path), device or torch.device("cpu"))
 
 
-def subject_of(loaded: Loaded, device: torch.device | None = None) -> Inspectable:
+def subject_of(loaded: Run, device: torch.device | None = None) -> Inspectable:
     """Prepare a loaded model for recording, where it is unless a device is given."""
     device = device or next(loaded.model.parameters()).device
     return (Translates if isinstance(loaded.model, Transformer) else Reads)(loaded, device)
 
 
-def open_gpt(
-    path: str | Path, device: torch.device, precision: str = "float32"
-) -> tuple[Loaded, GPT]:
+def open_gpt(path: str | Path, device: torch.device, precision: str = "float32") -> tuple[Run, GPT]:
     """Open a model that continues texts; `precision` is "float32", "bf16" or "int8"."""
     loaded = load(path)
     if not isinstance(loaded.model, GPT):
@@ -50,7 +48,7 @@ def open_gpt(
     return loaded, to_int8(model) if precision == "int8" else model
 
 
-def open_translator(path: str | Path, device: torch.device) -> tuple[Loaded, Transformer]:
+def open_translator(path: str | Path, device: torch.device) -> tuple[Run, Transformer]:
     """Open a model that translates."""
     loaded = load(path)
     if not isinstance(loaded.model, Transformer):

@@ -2,7 +2,7 @@
 
 import torch
 
-from glasshead.checkpoint import Loaded
+from glasshead.checkpoint import Run
 from glasshead.errors import InputError
 from glasshead.generation.beam import search
 from glasshead.generation.rows import SpecialTokens
@@ -16,7 +16,7 @@ __all__ = ["Reads", "Translates"]
 
 
 class Ours(Inspectable):
-    def __init__(self, loaded: Loaded, device: torch.device) -> None:
+    def __init__(self, loaded: Run, device: torch.device) -> None:
         super().__init__(loaded.path.resolve().name, loaded.model, device)
         self.tokenizer = loaded.tokenizer
         self.lowercase = loaded.reads_small_letters

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import overload
 
-from glasshead.checkpoint import Loaded, load
+from glasshead.checkpoint import Run, load
 from glasshead.errors import InputError
 from glasshead.generation.beam import SearchConfig
 from glasshead.generation.opening import open_subject, subject_of
@@ -24,7 +24,7 @@ __all__ = ["complete", "look", "translate"]
 
 
 def complete(
-    run: str | Path | Loaded,
+    run: str | Path | Run,
     prompt: str,
     *,
     max_tokens: int = 256,
@@ -70,19 +70,17 @@ def complete(
 
 
 @overload
-def translate(
-    run: str | Path | Loaded, text: str, *, beam: int = ..., alpha: float = ...
-) -> str: ...
+def translate(run: str | Path | Run, text: str, *, beam: int = ..., alpha: float = ...) -> str: ...
 
 
 @overload
 def translate(
-    run: str | Path | Loaded, text: list[str], *, beam: int = ..., alpha: float = ...
+    run: str | Path | Run, text: list[str], *, beam: int = ..., alpha: float = ...
 ) -> list[str]: ...
 
 
 def translate(
-    run: str | Path | Loaded, text: str | list[str], *, beam: int = 4, alpha: float = 0.6
+    run: str | Path | Run, text: str | list[str], *, beam: int = 4, alpha: float = 0.6
 ) -> str | list[str]:
     """A text in the other language; or several, which together take less time.
 
@@ -103,22 +101,22 @@ def translate(
     return said[0] if isinstance(text, str) else said
 
 
-def look(run: str | Path | Loaded, text: str) -> Trace:
+def look(run: str | Path | Run, text: str) -> Trace:
     """What every head looked at while a model read a text, and translated it if it translates.
 
     Args:
         run: what `load` gave, or the path of a run or of a folder of the transformers library,
             whose own model is then run.
     """
-    subject = subject_of(run) if isinstance(run, Loaded) else open_subject(run)
+    subject = subject_of(run) if isinstance(run, Run) else open_subject(run)
     return subject.record(text)
 
 
-def _loaded(run: str | Path | Loaded) -> Loaded:
-    return run if isinstance(run, Loaded) else load(run)
+def _loaded(run: str | Path | Run) -> Run:
+    return run if isinstance(run, Run) else load(run)
 
 
-def _unfit(loaded: Loaded, what: str, called: str) -> InputError:
+def _unfit(loaded: Run, what: str, called: str) -> InputError:
     fitting = {"gpt": "glasshead.complete", "transformer": "glasshead.translate"}
     return InputError(
         f"{loaded.path} is a {loaded.config.kind}, which {what}",

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from glasshead.checkpoint import Loaded, load
+from glasshead.checkpoint import Run, load
 from glasshead.errors import InputError
 from glasshead.lab.alignments import TranslatorFigures, measure_translator
 from glasshead.lab.demo_sentence import Rendering, StoryReading, read, render
@@ -226,13 +226,13 @@ def figures(demo: Demo) -> dict[str, Any]:
     }
 
 
-def _untrained(run: Loaded, seed: int) -> nn.Module:
+def _untrained(run: Run, seed: int) -> nn.Module:
     """The same model as it was before its first step."""
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
         return run.config.new_model().eval()
 
 
-def _words(run: Loaded) -> WordTokenizer:
+def _words(run: Run) -> WordTokenizer:
     assert isinstance(run.tokenizer, WordTokenizer)
     return run.tokenizer

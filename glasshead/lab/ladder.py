@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from glasshead.checkpoint import Run, RunConfig
+from glasshead.checkpoint import RunConfig, RunFolder
 from glasshead.errors import ConfigError, InputError
 from glasshead.lab.rungs import RUNGS, Rung
 from glasshead.model.gpt import GPT
@@ -282,7 +282,7 @@ def _recorded(
         sources = [str(Path(text.name).absolute())] if text.is_file else []
         about = RunConfig("gpt", asdict(model.config), asdict(config), {"sources": sources, **data})
         path = free_name(folder, f"rung-{rung.number}-seed-{seed}")
-        run = Run.create(path, about, text.tokenizer, model)
+        run = RunFolder.create(path, about, text.tokenizer, model)
     watch = _Curve(lambda step: progress(rung, seed, step, steps))
     outcome = Trainer(task, config, run, watch).train()
     if outcome.reason == "interrupted":

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from jinja2 import Template, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from glasshead.checkpoint import Loaded
+from glasshead.checkpoint import Run
 from glasshead.errors import InputError
 from glasshead.text.tokenizer import Tokenizer
 
@@ -24,7 +24,7 @@ __all__ = ["chat_ids", "chat_template"]
 PRIVATE = range(0xF0000, 0xFFFFE)  # characters that mean nothing
 
 
-def chat_template(loaded: Loaded) -> tuple[str, dict[str, str]]:
+def chat_template(loaded: Run) -> tuple[str, dict[str, str]]:
     """How the model's conversations are written, and the special tokens it knows by name."""
     imported: Any = loaded.config.data.get("imported")
     imported = imported if isinstance(imported, dict) else {}
@@ -37,7 +37,7 @@ def chat_template(loaded: Loaded) -> tuple[str, dict[str, str]]:
     return template, tokens if isinstance(tokens, dict) else {}
 
 
-def chat_ids(loaded: Loaded, messages: Sequence[Mapping[str, str]], limit: int) -> list[int]:
+def chat_ids(loaded: Run, messages: Sequence[Mapping[str, str]], limit: int) -> list[int]:
     """The ids of a conversation, up to where the model's answer begins.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from glasshead.checkpoint import KINDS, Run, kind_of
+from glasshead.checkpoint import KINDS, RunFolder, kind_of
 from glasshead.checkpoint.weights import SafetensorsFolder, read_json
 from glasshead.errors import ConfigError, GlassheadError, InputError, did_you_mean
 from glasshead.model.pretrained import FAMILIES, ForeignConfig, family_of
@@ -64,7 +64,7 @@ def describe(name: str, path: Path) -> Entry:
 
 
 def _of_run(entry: Entry, path: Path) -> Entry:
-    run = Run.open(path)
+    run = RunFolder.open(path)
     config, kind = run.config, run.config.kind
     if kind not in KINDS:
         raise InputError(f"unknown kind of model '{kind}'", hint=did_you_mean(kind, KINDS))

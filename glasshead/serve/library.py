@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from glasshead.checkpoint import Loaded, load
+from glasshead.checkpoint import Run, load
 from glasshead.errors import CheckpointError, GlassheadError, InputError, NotFoundError, near_file
 from glasshead.generation.opening import subject_of
 from glasshead.observe.atlas import Trace, open_glass
@@ -47,7 +47,7 @@ class Served:
 
     entry: Entry
     stamp: str  # another one, when the files have changed
-    loaded: Loaded | None = None  # of kinds gpt, translator, reader, encoder
+    loaded: Run | None = None  # of kinds gpt, translator, reader, encoder
     subject: Inspectable | None = None  # of all but glass; its model is that of `loaded`
     atlas: Trace | None = None  # of glass
     whole: Callable[[], bool] = lambda: True  # False if the atlas may no longer be touched

@@ -16,7 +16,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from glasshead.checkpoint import Loaded
+from glasshead.checkpoint import Run
 from glasshead.errors import GlassheadError, InputError, NotFoundError
 from glasshead.generation.stream import start_ids
 from glasshead.model.gpt import GPT
@@ -113,7 +113,7 @@ def _read_chat(library: Library, config: ServeConfig, ask: ChatAsk) -> tuple[Ser
     return served, _checked(served, ids or start_ids(loaded.tokenizer), config)
 
 
-def _opened(library: Library, name: str) -> tuple[Served, Loaded]:
+def _opened(library: Library, name: str) -> tuple[Served, Run]:
     if "write" not in library.find(name).can:
         raise InputError(f"{name[:200]} writes no text", hint="/v1/models lists those that do")
     served = library.open(name)

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
-from glasshead.checkpoint import Loaded
+from glasshead.checkpoint import Run
 from glasshead.errors import InputError
 from glasshead.generation.alignment import align, usual_layer
 from glasshead.generation.beam import LONGER, SearchConfig
@@ -154,7 +154,7 @@ def _examples(library: Any, name: str, start: int, n: int) -> dict[str, Any]:
     return {"langs": [source, target], "pairs": pairs, "next": found[-1][0] + 1}
 
 
-def world_languages(run: Loaded) -> list[str]:
+def world_languages(run: Run) -> list[str]:
     """The languages of the embedded world that a model was trained on, the one it reads first."""
     data = run.config.data
     name, key = ("refer", "lang") if data.get("task") == "refer" else ("world", "langs")
@@ -198,7 +198,7 @@ def _told(story: Story, source: str, target: str) -> dict[str, Any]:
     }
 
 
-def _translator(library: Any, name: str) -> tuple[Served, Loaded, Transformer]:
+def _translator(library: Any, name: str) -> tuple[Served, Run, Transformer]:
     served = library.open(name)
     if served.loaded is None or not isinstance(served.loaded.model, Transformer):
         raise InputError(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from glasshead.checkpoint import Run, State, load_parameters, parameters
+from glasshead.checkpoint import RunFolder, State, load_parameters, parameters
 from glasshead.checkpoint.files import read_tensors
 from glasshead.checkpoint.processes import ALONE, Processes
 from glasshead.errors import CheckpointError, ConfigError, NotFiniteError
@@ -57,7 +57,7 @@ class Trainer:
         self,
         task: Task,
         config: TrainConfig,
-        run: Run | None = None,
+        run: RunFolder | None = None,
         watch: ProgressListener | None = None,
         processes: Processes = ALONE,
         clock: Callable[[], float] = time.perf_counter,

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from glasshead.checkpoint import KINDS, Run, RunConfig, load, load_parameters, parameters
+from glasshead.checkpoint import KINDS, RunConfig, RunFolder, load, load_parameters, parameters
 from glasshead.errors import CheckpointError, ConfigError, InputError, did_you_mean
 from glasshead.training.config import TrainConfig
 from glasshead.training.language import TextDataset
@@ -149,7 +149,7 @@ def resume(
 ) -> Trainer:
     """The same run, from where it stopped. Sources are named only if they were moved: as text or
     as pairs, which `named` says."""
-    run = Run.open(path)
+    run = RunFolder.open(path)
     data, subject = run.config.data, _subject_of(run.config, path)
     if named not in (None, subject.name):
         raise ConfigError(
@@ -200,7 +200,7 @@ def check_same(
     subject: Dataset[Any, Any], preset: Preset, flags: dict[str, Any], out: Path
 ) -> None:
     """That `begin` would make the run again that is there."""
-    saved = _saved(subject, Run.open(out).config)
+    saved = _saved(subject, RunFolder.open(out).config)
     for name, value in _settings(subject, preset, flags).items():
         # What is decided only when it is made may be anything.
         if value not in (None, "auto", saved.get(name)) and name not in CHANGEABLE:
@@ -254,10 +254,10 @@ def _start(
     }
     shape: Any = model.config
     about = RunConfig(subject.kind, asdict(shape), asdict(settled), data)
-    return _trainer(task, settled, Run.create(out, about, material.tokenizer, model), place)
+    return _trainer(task, settled, RunFolder.create(out, about, material.tokenizer, model), place)
 
 
-def _trainer(task: Task, train: TrainConfig, run: Run, place: Context) -> Trainer:
+def _trainer(task: Task, train: TrainConfig, run: RunFolder, place: Context) -> Trainer:
     if place.processes.first:
         place.processes.told(run.path)  # who waits in `follow` for it
     return Trainer(task, train, run, place.watch, place.processes)

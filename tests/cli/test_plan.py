@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from glasshead.checkpoint import Run, RunConfig
+from glasshead.checkpoint import RunConfig, RunFolder
 from glasshead.lab.plan.tables import amount, duration
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.text.tokenizer import CharTokenizer
@@ -78,7 +78,7 @@ def test_a_mistake_is_one_line_and_a_hint(cli, args, message):
 def test_a_run_is_planned_by_its_folder(cli, tmp_path):
     config = GPTConfig(vocab_size=5, max_len=17, n_layers=1, n_heads=3, d_model=21)
     about, tokenizer = RunConfig("gpt", asdict(config), {}, {}), CharTokenizer.train(["a b c"])
-    run = Run.create(tmp_path / "run", about, tokenizer, GPT(config)).path
+    run = RunFolder.create(tmp_path / "run", about, tokenizer, GPT(config)).path
     data = json.loads(cli("plan", run, "--json", "--batch-size", "7").out)
     assert (data["model"], data["batch_size"]) == (asdict(config), 7)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from glasshead.checkpoint import Run, RunConfig
+from glasshead.checkpoint import RunConfig, RunFolder
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.text.tokenizer import Tokenizer
 
@@ -15,5 +15,5 @@ def make_run(path: Path, tokenizer: Tokenizer, **fields: object) -> Path:
     size = {"max_len": 13, "n_layers": 2, "d_model": 32}
     config = GPTConfig(vocab_size=tokenizer.vocab_size, **(size | fields))
     about = RunConfig(kind="gpt", model=asdict(config), train={}, data={})
-    Run.create(path, about, tokenizer, GPT(config))
+    RunFolder.create(path, about, tokenizer, GPT(config))
     return path

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from hypothesis import strategies as st
 
-from glasshead.checkpoint import Run, RunConfig
+from glasshead.checkpoint import RunConfig, RunFolder
 from glasshead.generation.rows import SpecialTokens
 from glasshead.model.transformer import Transformer, TransformerConfig
 from glasshead.text.tokenizer import BPETokenizer, Tokenizer
@@ -60,7 +60,7 @@ def make_translator(
             block.cross.qkv.weight.mul_(2)
             block.cross.out.weight.mul_(3)
     about = RunConfig(kind="transformer", model=asdict(config), train={}, data=data or {})
-    Run.create(path, about, tokenizer, model)
+    RunFolder.create(path, about, tokenizer, model)
     return path
 
 

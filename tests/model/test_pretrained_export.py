@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from glasshead.checkpoint import Run, RunConfig, export_model, exporting, import_model, load
+from glasshead.checkpoint import RunConfig, RunFolder, export_model, exporting, import_model, load
 from glasshead.errors import CheckpointError, ConfigError, GlassheadError
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.pretrained import FAMILIES, family_for
@@ -60,7 +60,7 @@ def make(path, tokenizer=TOKENIZERS["char"], **fields):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
-    Run.create(path, RunConfig("gpt", asdict(config), {}, {}), tokenizer, model)
+    RunFolder.create(path, RunConfig("gpt", asdict(config), {}, {}), tokenizer, model)
     return path
 
 

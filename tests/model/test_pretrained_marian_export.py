@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from glasshead.checkpoint import Run, RunConfig, export_model, import_model, load
+from glasshead.checkpoint import RunConfig, RunFolder, export_model, import_model, load
 from glasshead.errors import ConfigError, GlassheadError
 from glasshead.generation.beam import SearchConfig, greedy, search
 from glasshead.generation.rows import SpecialTokens
@@ -40,7 +40,7 @@ def make(path, tokenizer=BPE, data=None, **fields):
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
     about = RunConfig("transformer", asdict(config), {}, data or {})
-    Run.create(path, about, tokenizer, model)
+    RunFolder.create(path, about, tokenizer, model)
     return path
 
 
@@ -136,7 +136,7 @@ def test_words_that_no_tokenizer_there_can_cut_are_refused(tmp_path):
 def test_an_encoder_that_is_no_bert_is_refused(tmp_path):
     config = TransformerConfig(vocab_size=307, d_model=24, n_layers=1)
     about = RunConfig("encoder", asdict(config), {}, {})
-    Run.create(tmp_path / "run", about, CharTokenizer.train("abc"), Encoder(config))
+    RunFolder.create(tmp_path / "run", about, CharTokenizer.train("abc"), Encoder(config))
     with pytest.raises(GlassheadError, match="bert: "):
         export_model(tmp_path / "run", tmp_path / "out")
 

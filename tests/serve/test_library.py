@@ -11,7 +11,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from glasshead.checkpoint import Run
+from glasshead.checkpoint import RunFolder
 from glasshead.errors import CheckpointError, InputError, NotFoundError
 from glasshead.generation.opening import open_subject
 from glasshead.serve.library import Library
@@ -382,9 +382,9 @@ def test_a_model_that_has_trained_on_is_read_anew(tmp_path):
     old = library.open("run")
     (run / "metrics.jsonl").write_text('{"step": 1, "loss": 2}\n')
     assert library.open("run") is old
-    model = Run.open(run).config.new_model()
+    model = RunFolder.open(run).config.new_model()
     torch.nn.init.constant_(model.head.bias, 17.0)
-    Run.open(run).save_model(model, step=5)
+    RunFolder.open(run).save_model(model, step=5)
     new = library.open("run")
     assert old.evicted
     assert new.stamp != old.stamp

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glasshead.checkpoint import Run, RunConfig
+from glasshead.checkpoint import RunConfig, RunFolder
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.text.batches import Batch, TextBatches
 from glasshead.text.tokenizer import CharTokenizer
@@ -100,10 +100,10 @@ def settings(**changes: Any) -> TrainConfig:
     return TrainConfig(**{**usual, "device": "cpu", "precision": "float32", **changes})
 
 
-def new_run(path: Path, model: GPT | None = None, config: TrainConfig | None = None) -> Run:
+def new_run(path: Path, model: GPT | None = None, config: TrainConfig | None = None) -> RunFolder:
     model, config = model or new_model(), config or settings()
     about = RunConfig("gpt", asdict(model.config), asdict(config), {})
-    return Run.create(path, about, CharTokenizer.train(TEXT), model)
+    return RunFolder.create(path, about, CharTokenizer.train(TEXT), model)
 
 
 def trainer(
@@ -115,7 +115,7 @@ def trainer(
 ) -> Trainer:
     """Of the run in `path`, which is made if it is not there."""
     config = settings(**changes)
-    run = Run.open(path) if path.exists() else new_run(path, config=config)
+    run = RunFolder.open(path) if path.exists() else new_run(path, config=config)
     model = run.config.new_model()
     assert isinstance(model, GPT)
     task = Numbers(model, spoil) if spoil else Numbers(model)

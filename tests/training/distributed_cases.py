@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glasshead.checkpoint import Run
+from glasshead.checkpoint import RunFolder
 from glasshead.checkpoint.processes import ALONE, Processes, joined
 from glasshead.model.gpt import GPT
 from glasshead.training import runs
@@ -107,7 +107,7 @@ def spoilt_trainer(path: Path, processes: Processes = ALONE, **more: Any) -> Tra
     if processes.first:
         new_run(path, new_model(dropout=0.0), config)
     processes.told()
-    run = Run.open(path)
+    run = RunFolder.open(path)
     model = run.config.new_model()
     assert isinstance(model, GPT)
     # One process has nothing bad: it must hear of it.

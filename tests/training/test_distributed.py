@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from torch.distributed import TCPStore
 
 from glasshead.attention.functional import attend, nan_passes
-from glasshead.checkpoint import Run, load
+from glasshead.checkpoint import RunFolder, load
 from glasshead.checkpoint.processes import Processes
 from glasshead.checkpoint.sharded import read_parts
 from glasshead.errors import CheckpointError, ConfigError, NotFiniteError
@@ -112,7 +112,7 @@ def test_two_processes_have_the_losses_and_the_checkpoints_of_one(made):
     for way in WAYS:
         same(made / f"brief-{way}", made / "brief-one")
         steps = []
-        run = Run.open(made / f"brief-{way}")
+        run = RunFolder.open(made / f"brief-{way}")
         assert run.states[0].is_dir()  # in parts, which one process can read
         assert run.load_state(lambda state, _, to=steps: to.append(state.progress["step"]))
         assert steps == [BRIEF["steps"]]
@@ -154,10 +154,10 @@ def test_a_signal_to_one_of_two_ends_both_and_one_alone_goes_on(folder, way):
         reason, step = found(folder, rank)[f"{way}-one"]
         assert reason == "interrupted"
         assert STOPS <= step <= STOPS + 1
-    assert Run.open(folder / f"{way}-one").states[0].is_dir()
+    assert RunFolder.open(folder / f"{way}-one").states[0].is_dir()
     text_trainer(folder, f"{way}-one").train()
     same(folder / f"{way}-one", folder / "one")
-    last, previous = Run.open(folder / f"{way}-one").states
+    last, previous = RunFolder.open(folder / f"{way}-one").states
     assert (last.name, previous.name) == ("last.safetensors", "previous.safetensors")
 
 
@@ -195,7 +195,7 @@ def test_parts_that_are_damaged_give_way_to_the_previous_ones(folder, tmp_path, 
     metadata = tmp_path / "run" / "state" / "last" / ".metadata"
     metadata.write_bytes(metadata.read_bytes()[:-20])
     steps = []
-    run = Run.open(tmp_path / "run")
+    run = RunFolder.open(tmp_path / "run")
     assert run.load_state(lambda state, file: steps.append((state.progress["step"], file.name)))
     assert steps == [(STEPS - STEPS % FLAGS["save_every"], "previous")]
     assert "last is damaged" in capsys.readouterr().err

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from glasshead.checkpoint import Run
+from glasshead.checkpoint import RunFolder
 from glasshead.errors import ConfigError, did_you_mean
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.training.optim import hidden_matrices
@@ -57,7 +57,7 @@ def _named(name: str) -> dict[str, Any]:
     if name in presets_for("text"):
         return PRESETS[name].model
     if Path(name).is_dir():
-        run = Run.open(name)
+        run = RunFolder.open(name)
         if run.config.kind != "gpt":
             raise ConfigError(
                 f"{name} is a {run.config.kind}, but plans are made for GPTs", hint="name a GPT"
