@@ -225,9 +225,9 @@ type Context = {
   entry: Entry;
   entries: Entry[];
   limits: Limits;
-  state: typeof import("./glasshead/serve/web/state.js");
-  api: typeof import("./glasshead/serve/web/api.js");
-  t: typeof import("./glasshead/serve/web/words.js").t;
+  state: typeof import("./glasshead/page/web/state.js");
+  api: typeof import("./glasshead/page/web/api.js");
+  t: typeof import("./glasshead/page/web/words.js").t;
   /** What the view gave as `kept()` before. */
   kept: any;
 };

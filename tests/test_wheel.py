@@ -69,7 +69,7 @@ def test_it_holds_the_package_the_page_and_the_lessons_and_nothing_else(wheel):
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert packed == expected
-    assert {"glasshead/serve/web/index.html", "glasshead/lessons/01_dot_products.py"} <= packed
+    assert {"glasshead/page/web/index.html", "glasshead/lessons/01_dot_products.py"} <= packed
     kinds = {Path(name).suffix for name in packed}
     assert kinds <= {".py", ".js", ".css", ".html", ".svg", ".typed", ".json"}
 

@@ -22,7 +22,7 @@ ONLY_ENGLISH = '!!! note ""\n    本页只有英文。\n\n'
 
 def made(run_lessons: bool) -> Iterator[tuple[str, str | bytes]]:
     """Place and content of each file that does not lie in docs/."""
-    yield "assets/icon.svg", (PACKAGE / "serve/web/icon.svg").read_bytes()
+    yield "assets/icon.svg", (PACKAGE / "page/web/icon.svg").read_bytes()
     yield "reference/cli.md", command_line.page("en")
     yield "reference/cli.zh.md", command_line.page("zh")
     yield "reference/python/index.md", python_api.package_page()

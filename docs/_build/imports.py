@@ -16,6 +16,7 @@ ORDER = [
     ["model", "observe"],
     ["checkpoint"],
     ["training", "generation"],
+    ["page"],
     ["lab", "serve"],
     ["cli"],
     ["__init__", "__main__"],  # the package itself and `python -m glasshead`

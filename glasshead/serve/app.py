@@ -4,7 +4,6 @@ import mimetypes
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,12 @@ from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel
 
 from glasshead import __version__
+from glasshead.page.bundle import WEB, page_around_data
 from glasshead.serve import (
     looking,
     mapping,
     openai,
     running,
-    saved,
     stepping,
     translating,
     writing,
@@ -36,7 +35,7 @@ from glasshead.serve.work import Workers
 
 __all__ = ["create_app"]
 
-WEB = Path(str(resources.files("glasshead.serve") / "web"))
+WEB_FOLDER = Path(str(WEB))
 # Not by the machine's table, which may call scripts plain text.
 mimetypes.add_type("text/javascript", ".js")
 mimetypes.add_type("text/css", ".css")
@@ -52,7 +51,6 @@ ROUTERS = [
     writing.router,
     translating.router,
     running.router,
-    saved.router,
     openai.router,
 ]
 
@@ -83,7 +81,7 @@ def create_app(library: Library, config: ServeConfig) -> FastAPI:
     handle_errors(app)
     for part in ROUTERS:
         app.include_router(part)
-    app.mount("/web", StaticFiles(directory=WEB), name="web")
+    app.mount("/web", StaticFiles(directory=WEB_FOLDER), name="web")
     # The last added is the first that a request meets.
     app.add_middleware(Guard, config=config)
     app.add_middleware(Logged, metrics=state.metrics)
@@ -143,6 +141,19 @@ def models(request: Request) -> ModelList:
     )
 
 
+class PageParts(BaseModel):
+    """The page as one file, before and after the data that it shows."""
+
+    before: str
+    after: str
+
+
+@router.get("/api/page", tags=["save"])
+def standalone_page() -> PageParts:
+    before, after = page_around_data()
+    return PageParts(before=before, after=after)
+
+
 @router.get("/healthz")
 async def healthz() -> dict[str, str]:
     """That the server is there."""
@@ -157,4 +168,4 @@ async def metrics(request: Request) -> Any:
 
 @router.get("/", include_in_schema=False)
 async def page() -> FileResponse:
-    return FileResponse(WEB / "index.html", media_type="text/html; charset=utf-8")
+    return FileResponse(WEB_FOLDER / "index.html", media_type="text/html; charset=utf-8")

@@ -18,12 +18,12 @@ from starlette.types import ASGIApp, Message
 from glasshead.errors import GlassheadError, NotFoundError
 from glasshead.observe.atlas import Trace
 from glasshead.observe.view import View
+from glasshead.page.bundle import standalone_page
 from glasshead.serve.app import create_app
 from glasshead.serve.config import ServeConfig
 from glasshead.serve.described import Entry
 from glasshead.serve.library import Library, Served
 from glasshead.serve.looking import MOST
-from glasshead.serve.saved import parts, quoted
 
 __all__ = ["AtlasWidget", "show"]
 
@@ -46,12 +46,11 @@ class AtlasWidget(anywidget.AnyWidget):
 
     def __init__(self, seen: Trace, height: int, state: dict[str, str]) -> None:
         library = OneAtlas(seen)
-        before, after = parts()
         can = library.entry.can
         short = (library.entry.max_len or 0) <= MOST
         begin = {"view": "look" if short and "look" in can else "atlas", **state}
         brought = {"kind": "notebook", "views": list(can), "state": begin}
-        super().__init__(html=before + quoted(brought) + after, height=height)
+        super().__init__(html=standalone_page(brought), height=height)
         self._desk = Desk(create_app(library, ServeConfig()))
         self.on_msg(self._asked)
 

@@ -11,7 +11,7 @@ import pytest
 
 import glasshead
 from glasshead.errors import BusyError, ConfigError, NotFoundError
-from glasshead.serve.app import WEB
+from glasshead.page.bundle import WEB, page_around_data
 from glasshead.serve.logs import LogFormatter
 
 from .conftest import until
@@ -67,7 +67,7 @@ def test_the_page_is_served_from_the_package(served):
     page = httpx.get(served.url)
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     assert page.content == (WEB / "index.html").read_bytes()
-    assert WEB.parent == Path(glasshead.__file__).parent / "serve"
+    assert WEB.parent == Path(glasshead.__file__).parent / "page"
 
 
 def test_every_file_of_the_page_has_its_type_and_nothing_runs_inline(served):
@@ -262,3 +262,8 @@ def test_the_metrics_are_what_prometheus_reads(served):
             name = re.sub(r"_(bucket|sum|count)$", "", re.split("[{ ]", each)[0])
             assert name in kinds
     assert kinds["glasshead_request_seconds"] == "histogram"
+
+
+def test_the_server_gives_the_page_in_two_parts(served):
+    told = httpx.get(f"{served.url}/api/page", timeout=30).json()
+    assert (told["before"], told["after"]) == page_around_data()

@@ -17,7 +17,7 @@ from glasshead.generation.opening import open_subject
 from glasshead.serve.library import Library
 from glasshead.text.tokenizer import CharTokenizer
 
-from ..generate.runs import make_run
+from ..generation.runs import make_run
 from ..observe import folders
 
 LETTERS = CharTokenizer("abcdefg")

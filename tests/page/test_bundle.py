@@ -7,16 +7,12 @@ import re
 import shutil
 import subprocess
 from html.parser import HTMLParser
-from importlib import resources
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glasshead.serve.saved import bundle, parts, quoted
-
-WEB = resources.files("glasshead.serve") / "web"
+from glasshead.page.bundle import WEB, bundle, standalone_page
 
 MODULES = {
     "main.js": """
@@ -74,11 +70,6 @@ class Elements(HTMLParser):
         return [one for one in self.found if one[0] == tag]
 
 
-def whole(data):
-    before, after = parts()
-    return before + quoted(data) + after
-
-
 def digest(text):
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
@@ -116,7 +107,7 @@ def test_a_module_that_cannot_be_put_in_is_found(text, said):
 
 
 def test_every_module_and_every_style_is_in_the_file():
-    page = Elements(whole({}))
+    page = Elements(standalone_page({}))
     [style], scripts = page.of("style"), page.of("script")
     paths = [file.relative_to(WEB).as_posix() for file in WEB.rglob("*.js")]
     named = re.findall(r"^const \$(\w+) = \(\(\) => \{$", scripts[1][2], re.MULTILINE)
@@ -130,7 +121,7 @@ def test_every_module_and_every_style_is_in_the_file():
 
 
 def test_the_file_allows_its_own_script_and_style_and_nothing_else():
-    page = Elements(whole({"text": "x"}))
+    page = Elements(standalone_page({"text": "x"}))
     [policy] = [one[1]["content"] for one in page.of("meta") if "http-equiv" in one[1]]
     rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
     assert rules == {
@@ -151,11 +142,6 @@ def test_the_file_allows_its_own_script_and_style_and_nothing_else():
 @given(st.recursive(st.text() | st.sampled_from(["</script>", "<!--", "<script>", "]]>", "\u2028"]),
                     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))  # fmt: skip
 def test_whatever_the_data_says_it_stays_data(data):
-    page = Elements(whole(data))
+    page = Elements(standalone_page(data))
     assert json.loads(page.of("script")[0][2]) == data
-    assert [one[0] for one in page.found] == [one[0] for one in Elements(whole({})).found]
-
-
-def test_the_server_gives_the_page_in_two_parts(served):
-    told = httpx.get(f"{served.url}/api/page", timeout=30).json()
-    assert (told["before"], told["after"]) == parts()
+    assert [one[0] for one in page.found] == [one[0] for one in Elements(standalone_page({})).found]
