@@ -38,7 +38,7 @@ from glasshead.generation.sampling import GREEDY
 from glasshead.machine import settle_half_precision
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.observe.statistics import observe
-from glasshead.training.graph import WARM
+from glasshead.training.cuda_graph import WARM
 
 DOCS = Path(__file__).parents[1] / "docs"
 D_HEAD = 64

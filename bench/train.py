@@ -103,7 +103,7 @@ def trainer(
         steps=steps, seed=SEED, batch_size=batch, eval_every=steps, lr=3e-4, muon_lr=1e-3,
         schedule="constant", warmup=0.0, tensorboard=False, **settings,
     )  # fmt: skip
-    return Trainer(task, config, watch=watch)
+    return Trainer(task, config, listener=watch)
 
 
 class Peer:
@@ -156,7 +156,7 @@ class Turns(ProgressListener):
         self._begin()
         return self
 
-    def logged(self, step: int, values: dict[str, Any]) -> None:
+    def on_log(self, step: int, values: dict[str, Any]) -> None:
         if "loss" not in values:  # an evaluation
             self._begin()
             return

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from glasshead.text.pairs import Pair, read_pairs
-from glasshead.training.parallel import split_pairs
+from glasshead.training.parallel_corpus import split_pairs
 
 SENTENCE = "Kannst du mir helfen, diesen Satz zu übersetzen?"
 ALPHAS = ("0.6", "1.0", "1.4")

@@ -17,9 +17,16 @@ from functools import lru_cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glasshead.errors import ConfigError
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = [
-    "SAFE_ISA", "amx_crashes", "cpu_flags", "cpu_name", "settle_half_precision", "triton_works",
+    "SAFE_ISA", "amx_crashes", "cpu_flags", "cpu_name", "pick_device", "settle_half_precision",
+    "triton_works",
 ]  # fmt: skip
 
 SAFE_ISA = "AVX512_CORE_FP16"
@@ -94,3 +101,22 @@ def amx_crashes() -> bool:
     except OSError:
         pass  # a cache that cannot be kept costs two seconds next time
     return crashes
+
+
+def pick_device(name: str) -> "torch.device":
+    import torch
+
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f"unknown device '{name}'", hint="cpu, cuda or cuda:1") from None
+    if device.type == "meta":  # torch's place for shapes without numbers
+        raise ConfigError(f"device '{name}' computes nothing", hint="cpu, cuda or cuda:1")
+    n_gpus = torch.cuda.device_count()
+    if device.type == "cuda" and (device.index or 0) >= n_gpus:
+        raise ConfigError(
+            f"device '{name}' is not there: torch sees {n_gpus} GPUs", hint="use --device cpu"
+        )
+    return device

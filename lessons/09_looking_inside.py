@@ -23,7 +23,7 @@ import glasshead
 from glasshead.lab.lessons import show_map, trained
 from glasshead.observe.ablation import Edge, ablating
 from glasshead.text.tinyworld import World
-from glasshead.training.refer import named, story_batch
+from glasshead.training.pronouns import named, story_batch
 
 settings = {"stories": 3000, "steps": 300, "batch_size": 32}
 path = trained("reader", task="refer", eval_every=150, **settings)

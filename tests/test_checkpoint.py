@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 import glasshead
 from glasshead.checkpoint import RunFolder, State, load, load_parameters, parameters
-from glasshead.checkpoint.files import read_tensors, replacing, write_tensors
+from glasshead.checkpoint.files import atomic_write, read_tensors, write_tensors
 from glasshead.errors import CheckpointError, InputError
 from glasshead.text.tokenizer import ByteTokenizer
 from tests.training.cases import TEXT, new_model, new_run, trainer
@@ -106,7 +106,7 @@ def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path):
     path.write_text("old")
 
     def fail() -> None:
-        with replacing(path) as file:
+        with atomic_write(path) as file:
             file.write(b"half of the n")
             raise RuntimeError
 
@@ -114,7 +114,7 @@ def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path):
         fail()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(b"new")
     assert path.read_text() == "new"
 
@@ -315,10 +315,10 @@ def test_an_empty_folder_can_become_a_run(tmp_path):
 
 def test_two_processes_cannot_train_one_run(tmp_path):
     run = new_run(tmp_path / "run")
-    second = RunFolder.open(run.path).held()
-    with run.held(), pytest.raises(CheckpointError, match="another process"):
+    second = RunFolder.open(run.path).lock()
+    with run.lock(), pytest.raises(CheckpointError, match="another process"):
         second.__enter__()
-    with run.held():
+    with run.lock():
         pass
 
 
@@ -340,6 +340,6 @@ def test_a_file_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", lambda *paths: (done.append("name"), rename(*paths)))
-    with replacing(tmp_path / "file") as file:
+    with atomic_write(tmp_path / "file") as file:
         file.write(b"new")
     assert done == ["file", "name", "folder"]

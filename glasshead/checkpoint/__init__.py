@@ -13,6 +13,7 @@ whatever kill, finds the old one or the new one, whole.
 """
 
 from glasshead.checkpoint.exporting import Exported, export_model
+from glasshead.checkpoint.foreign_model import kind_of
 from glasshead.checkpoint.importing import import_model, load
 from glasshead.checkpoint.run import (
     KINDS,
@@ -23,7 +24,6 @@ from glasshead.checkpoint.run import (
     load_parameters,
     parameters,
 )
-from glasshead.checkpoint.source import kind_of
 
 __all__ = [
     "KINDS",

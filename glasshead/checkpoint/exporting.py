@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glasshead.checkpoint.card import model_card
-from glasshead.checkpoint.files import not_written, replacing, sync_folder, write_tensors
-from glasshead.checkpoint.gguf_writing import check_gguf, write_gguf
+from glasshead.checkpoint.files import atomic_write, sync_folder, write_error, write_tensors
+from glasshead.checkpoint.gguf_writer import check_gguf, write_gguf
+from glasshead.checkpoint.model_card import model_card
 from glasshead.checkpoint.run import KINDS, RunFolder, parameters
-from glasshead.checkpoint.weights import SafetensorsFolder
+from glasshead.checkpoint.safetensors_folder import SafetensorsFolder
 from glasshead.errors import CheckpointError
 from glasshead.model.pretrained import HoldingFamily, ParameterSource, family_for
 from glasshead.text.foreign import tokenizer_files
@@ -96,7 +96,7 @@ def export_model(run: str | Path, out: str | Path) -> Exported:
         spoken |= {"add_prefix_space": False, "add_bos_token": False}
     with _own_folder(out) as made:
         shapes, read = _tensors(family, config, weights)
-        with replacing(made / "model.safetensors") as file:
+        with atomic_write(made / "model.safetensors") as file:
             write_tensors(file, shapes, {"format": "pt"}, read)
         for name, data in (
             ("config.json", settings),
@@ -106,7 +106,7 @@ def export_model(run: str | Path, out: str | Path) -> Exported:
             files[name] = (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
         files["README.md"] = model_card(opened, out.name, family, n_params).encode()
         for name, content in files.items():
-            with replacing(made / name) as file:
+            with atomic_write(made / name) as file:
                 file.write(content)
     return Exported(out, family.architecture, n_params)
 
@@ -123,7 +123,7 @@ def _own_folder(out: Path) -> Iterator[Path]:
             os.replace(made, out)
         sync_folder(out.parent)
     except OSError as error:
-        raise not_written(f"cannot make the folder {out}", error) from None
+        raise write_error(f"cannot make the folder {out}", error) from None
 
 
 def _tensors(

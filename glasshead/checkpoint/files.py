@@ -16,12 +16,12 @@ from torch import Tensor
 from glasshead.errors import CheckpointError
 
 __all__ = [
-    "new_folder",
-    "not_written",
-    "part_of",
+    "atomic_folder",
+    "atomic_write",
     "read_tensors",
-    "replacing",
+    "shard_like",
     "sync_folder",
+    "write_error",
     "write_tensors",
 ]
 
@@ -38,7 +38,7 @@ _DTYPES = {
 
 
 @contextmanager
-def replacing(path: Path, before: Callable[[], None] = lambda: None) -> Iterator[BinaryIO]:
+def atomic_write(path: Path, before: Callable[[], None] = lambda: None) -> Iterator[BinaryIO]:
     """A file to write to. It takes the place of `path` once it is whole and on the disk.
 
     `before` is called right before it does.
@@ -68,7 +68,7 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
+def atomic_folder(path: Path) -> Iterator[Path]:
     """A folder to write into. It becomes `path` once everything is in it, or is gone."""
     made = path.with_name(f".{path.name}.new")
     try:
@@ -79,15 +79,15 @@ def new_folder(path: Path) -> Iterator[Path]:
         sync_folder(path.parent)
     except OSError as error:
         shutil.rmtree(made, ignore_errors=True)
-        raise not_written(f"cannot make the folder {path}", error) from None
+        raise write_error(f"cannot make the folder {path}", error) from None
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
 
 
-def not_written(what: str, error: OSError) -> CheckpointError:
+def write_error(what: str, error: OSError) -> CheckpointError:
     """
-    >>> str(not_written("cannot make the folder a/b", NotADirectoryError(20, "Not a directory")))
+    >>> str(write_error("cannot make the folder a/b", NotADirectoryError(20, "Not a directory")))
     'cannot make the folder a/b: a file is in the way'
     """
     why, hint = error.strerror or error, "choose another --out"
@@ -144,14 +144,14 @@ def read_tensors(
             for name in file.keys():  # noqa: SIM118
                 tensor = file.get_tensor(name)
                 if like is not None:
-                    tensor = part_of(tensor, like(name))
+                    tensor = shard_like(tensor, like(name))
                 found[name] = tensor.clone()  # the library's lie in the file; ours must outlive it
             return found, file.metadata() or {}
     except (SafetensorError, OSError, ValueError, RuntimeError, KeyError) as error:
         raise CheckpointError(f"{path} is damaged: {error}", hint="take it from a copy") from None
 
 
-def part_of(tensor: Tensor, like: Tensor | None) -> Tensor:
+def shard_like(tensor: Tensor, like: Tensor | None) -> Tensor:
     """What this process has of a whole tensor, if `like` is in parts and has its shape."""
     if like is None:
         return tensor

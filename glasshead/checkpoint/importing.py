@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from glasshead.checkpoint.foreign_model import ForeignModel, kind_of, open_source
 from glasshead.checkpoint.run import KINDS, Run, RunConfig, RunFolder, parameters
 from glasshead.checkpoint.run import load as load_run
-from glasshead.checkpoint.source import ForeignModel, kind_of, open_source
-from glasshead.checkpoint.weights import Weights
+from glasshead.checkpoint.safetensors_folder import Weights
 from glasshead.errors import ConfigError, InputError
 from glasshead.model.pretrained import Family, ForeignConfig, ParameterSource, family_of
 

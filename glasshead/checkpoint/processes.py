@@ -23,7 +23,7 @@ from glasshead.errors import ConfigError
 if TYPE_CHECKING:
     from torch.distributed.distributed_c10d import Store
 
-__all__ = ["ALONE", "Processes", "joined"]
+__all__ = ["ALONE", "Processes", "join_processes"]
 
 PATIENCE = timedelta(days=7)  # the first one may tokenise, or evaluate, for hours
 
@@ -32,7 +32,7 @@ PATIENCE = timedelta(days=7)  # the first one may tokenise, or evaluate, for hou
 class Processes:
     """By itself, a process is the first and the only one: then nothing is sent, nobody waited for.
 
-    >>> ALONE.told("all is well"), ALONE.agree(True)
+    >>> ALONE.broadcast("all is well"), ALONE.all_true(True)
     ('all is well', True)
     """
 
@@ -61,7 +61,7 @@ class Processes:
                 hint=f"torchrun --nproc-per-node {gpus}, or --device cpu",
             )
 
-    def told(self, word: Any = None) -> Any:
+    def broadcast(self, word: Any = None) -> Any:
         """What the first one says, for all of them, as soon as it says it."""
         if self.size == 1:
             return word
@@ -69,11 +69,11 @@ class Processes:
         dist.broadcast_object_list(words, src=0, group=self.talk, device=torch.device("cpu"))
         return words[0]
 
-    def agree(self, true: bool) -> bool:
+    def all_true(self, true: bool) -> bool:
         """Whether it is true for every one."""
-        return self.largest(float(not true)) == [0.0]
+        return self.max(float(not true)) == [0.0]
 
-    def largest(self, *numbers: float) -> list[float]:
+    def max(self, *numbers: float) -> list[float]:
         """Of each number the largest that any has."""
         if self.size == 1:
             return list(numbers)
@@ -81,7 +81,7 @@ class Processes:
         dist.all_reduce(found, dist.ReduceOp.MAX, group=self.talk)
         return list(found.tolist())
 
-    def total(self, x: Tensor) -> Tensor:
+    def sum(self, x: Tensor) -> Tensor:
         """The sum over all; x becomes it. On a GPU nobody waits for it."""
         if self.size > 1:
             dist.all_reduce(x)
@@ -92,7 +92,7 @@ ALONE = Processes()
 
 
 @contextmanager
-def joined() -> Iterator[Processes]:
+def join_processes() -> Iterator[Processes]:
     """This process among those that `torchrun` started; by itself, where it did not."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glasshead.checkpoint.files import new_folder, read_tensors, replacing, write_tensors
-from glasshead.checkpoint.states import State, States, first_whole, read_state
+from glasshead.checkpoint.files import atomic_folder, atomic_write, read_tensors, write_tensors
+from glasshead.checkpoint.state import State, States, first_whole, read_state
 from glasshead.errors import CheckpointError, did_you_mean, nearest
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.transformer import Encoder, Reader, Transformer, TransformerConfig
@@ -138,10 +138,10 @@ class RunFolder(States):
                 if (path / "config.json").exists()
                 else "choose another --out",
             )
-        with new_folder(path) as made:
+        with atomic_folder(path) as made:
             (made / "state").mkdir()
             run = cls(made, config)
-            with replacing(made / "tokenizer.json") as file:
+            with atomic_write(made / "tokenizer.json") as file:
                 file.write(tokenizer.to_json().encode())
             run.save_config(config)
             fill(run)
@@ -164,7 +164,7 @@ class RunFolder(States):
     def save_config(self, config: RunConfig) -> None:
         self.config = config
         text = json.dumps({"format": FORMAT, **asdict(config)}, indent=2, ensure_ascii=False)
-        with replacing(self.path / "config.json") as file:
+        with atomic_write(self.path / "config.json") as file:
             file.write(f"{text}\n".encode())
 
     def save_model(self, model: nn.Module, step: int) -> None:
@@ -177,7 +177,7 @@ class RunFolder(States):
         read: Callable[[str], Tensor] | None = None,
     ) -> None:
         """The model's parameters; with `read` one at a time, as `write_tensors` has it."""
-        with replacing(self.path / "model.safetensors") as file:
+        with atomic_write(self.path / "model.safetensors") as file:
             write_tensors(file, tensors, {"format": "pt", "step": str(step)}, read)
 
 

@@ -29,12 +29,12 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.tensor import DTensor
 
-from glasshead.checkpoint.files import replacing, sync_folder
+from glasshead.checkpoint.files import atomic_write, sync_folder
 from glasshead.checkpoint.processes import Processes
-from glasshead.checkpoint.states import Like
+from glasshead.checkpoint.state import Like
 from glasshead.errors import CheckpointError
 
-__all__ = ["PartWriter", "read_parts", "whole"]
+__all__ = ["ShardWriter", "read_shards", "whole"]
 
 
 def whole(tensor: Tensor) -> Tensor:
@@ -42,7 +42,7 @@ def whole(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-class PartWriter:
+class ShardWriter:
     """Writes one state at a time, in the background; `done` gives it its name once it is whole."""
 
     def __init__(self, processes: Processes) -> None:
@@ -63,7 +63,7 @@ class PartWriter:
         if self._processes.first:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
-            with replacing(folder / "progress.json") as file:
+            with atomic_write(folder / "progress.json") as file:
                 file.write(json.dumps(progress).encode())
         dist.barrier(self._processes.saving)
         # On a CPU torch's own copy may be the tensor itself.
@@ -100,7 +100,7 @@ class PartWriter:
             ) from None
 
 
-def read_parts(folder: Path, like: Like | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read_shards(folder: Path, like: Like | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors, each shared out as `like` says, and the progress."""
     try:
         progress = dict(json.loads((folder / "progress.json").read_bytes()))

@@ -53,8 +53,8 @@ def atlas(
     """
     from glasshead.errors import InputError
     from glasshead.generation.opening import open_subject
+    from glasshead.machine import pick_device
     from glasshead.observe.subject import RecordConfig
-    from glasshead.training.machine import pick_device
 
     if out.suffix != ".glass":
         raise InputError(f"{out} is not named .glass", hint=f"try -o {out.with_suffix('.glass')}")

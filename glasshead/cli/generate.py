@@ -87,7 +87,7 @@ def generate(
     from glasshead.generation.opening import open_gpt
     from glasshead.generation.sampling import SamplingConfig
     from glasshead.generation.stream import start_ids, stream
-    from glasshead.training.machine import pick_device
+    from glasshead.machine import pick_device
 
     config = SamplingConfig(**{name: value for name, value in flags.items() if value is not None})
     if n < 1:

@@ -62,7 +62,7 @@ def ladder(
     from glasshead.machine import settle_half_precision
 
     settle_half_precision()  # before torch computes anything
-    from glasshead.checkpoint.files import replacing
+    from glasshead.checkpoint.files import atomic_write
     from glasshead.lab.ladder import climb, read_text, summaries
     from glasshead.lab.ladder_figure import as_json, draw, label_font, tables
     from glasshead.lab.rungs import parse_rungs
@@ -84,11 +84,11 @@ def ladder(
                 climbs.append(one)
                 rows = summaries(climbs)
                 # After each: what is done is kept, whatever happens to the rest.
-                with replacing(out / "ladder.json") as file:
+                with atomic_write(out / "ladder.json") as file:
                     file.write(json.dumps(as_json(rows, data), indent=1).encode())
         if words == "zh" and label_font() is None:
             _say("没有含汉字的字体，图上的文字用英文；glasshead doctor 会告诉你装哪个")
-        with replacing(out / "ladder.png") as file:
+        with atomic_write(out / "ladder.png") as file:
             file.write(draw(rows, words))
     except OSError as error:
         raise InputError(

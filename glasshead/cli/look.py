@@ -230,8 +230,8 @@ def _recorded(
             )
         return open_glass(path)
     from glasshead.generation.opening import open_subject
+    from glasshead.machine import pick_device
     from glasshead.observe.subject import RecordConfig
-    from glasshead.training.machine import pick_device
 
     subject = open_subject(path, pick_device(device))
     said = read_text(text)

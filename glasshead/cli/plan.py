@@ -120,7 +120,7 @@ def _measured(wanted: "Wanted") -> list["Compared"]:
 
     settle_half_precision()  # before torch computes anything
     from glasshead.lab.plan.measuring import compare
-    from glasshead.training.machine import pick_device
+    from glasshead.machine import pick_device
 
     if wanted.layout.gpus > 1:
         raise ConfigError(

@@ -132,7 +132,7 @@ def _score_text(
     from glasshead.errors import InputError
     from glasshead.generation.opening import open_gpt
     from glasshead.generation.score import Score, encoded, surprises
-    from glasshead.training.machine import pick_device
+    from glasshead.machine import pick_device
 
     loaded, model = open_gpt(run, pick_device(device))
     total, out, token = Score(), console(), ""

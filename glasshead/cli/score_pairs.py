@@ -30,8 +30,8 @@ def score_pairs(
     from glasshead.generation.opening import open_translator
     from glasshead.generation.score_pairs import measures
     from glasshead.generation.translate import Translator
+    from glasshead.machine import pick_device
     from glasshead.text.sources import Report
-    from glasshead.training.machine import pick_device
 
     config = SearchConfig(**settings)
     if out is not None and not out.parent.is_dir():

@@ -51,11 +51,11 @@ def serve(
     from glasshead.machine import settle_half_precision
 
     settle_half_precision()  # before torch computes anything
+    from glasshead.machine import pick_device
     from glasshead.serve import listening, logs
     from glasshead.serve.app import create_app
     from glasshead.serve.config import ServeConfig
     from glasshead.serve.library import Library
-    from glasshead.training.machine import pick_device
 
     given = {name: value for name, value in flags.items() if value is not None}
     if os.environ.get(KEY):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from glasshead.training.config import TrainConfig
     from glasshead.training.loop import Trainer
     from glasshead.training.progress import ProgressListener
-    from glasshead.training.runs import Context
+    from glasshead.training.start import Context
     from glasshead.training.task import Outcome
 
 __all__ = ["train"]
@@ -28,8 +28,8 @@ SAMPLE_TOKENS = 80
 @with_flags(
     without={"pad"},  # the tokenizer decides
     Text=("training/language.py", "TextConfig"),
-    Pairs=("training/parallel.py", "PairConfig"),
-    Stories_to_read=("training/refer.py", "ReferConfig"),
+    Pairs=("training/parallel_corpus.py", "PairConfig"),
+    Stories_to_read=("training/pronouns.py", "PronounConfig"),
     Stories_to_translate=("training/world_pairs.py", "WorldConfig"),
     Training=("training/config.py", "TrainConfig"),
     Model=("model/gpt.py", "GPTConfig"),
@@ -153,50 +153,59 @@ def train(
             hint="leave one of them out",
         )
     settle_half_precision()  # before torch computes anything
-    from glasshead.checkpoint.processes import joined
+    from glasshead.checkpoint.processes import join_processes
     from glasshead.generation.beam import greedy_decoder
-    from glasshead.training import runs
     from glasshead.training.progress import ProgressListener
+    from glasshead.training.start import (
+        Context,
+        check_same_settings,
+        describe_settings,
+        find_dataset,
+        fine_tune,
+        join_run,
+        resume_run,
+        start_run,
+    )
 
     known = named or task or (PRESETS[preset].task if preset in PRESETS else None)
-    subject = runs.find_dataset(known or "text")
-    size = preset or presets_for(subject.name)[0]
+    dataset = find_dataset(known or "text")
+    size = preset or presets_for(dataset.name)[0]
     if show:
-        print(runs.shown(subject, find_preset(size, subject.name), given))
+        print(describe_settings(dataset, find_preset(size, dataset.name), given))
         return
     sources = {"sources": [*(texts or pairs or [])], "val": val or []}
     sources = {name: files for name, files in sources.items() if files}
-    first = sources.get("sources", [subject.name])[0]
-    out = out or _free_name(_name(first, from_.name if from_ else size), resume)
+    first = sources.get("sources", [dataset.name])[0]
+    out = out or _unused_path(_name(first, from_.name if from_ else size), resume)
 
-    def begin(place: "Context") -> "Trainer":
+    def begin(context: "Context") -> "Trainer":
         if resume is not None:
-            return runs.resume(resume, sources, given, place, named)
+            return resume_run(resume, sources, given, context, named)
         if _under_torchrun() and (out / "config.json").exists():  # it starts anew what was killed
             if from_ is None:
-                runs.check_same(subject, find_preset(size, subject.name), given, out)
-            return runs.resume(out, {} if first == "-" else sources, given, place, named)
+                check_same_settings(dataset, find_preset(size, dataset.name), given, out)
+            return resume_run(out, {} if first == "-" else sources, given, context, named)
         if from_ is not None:
-            return runs.begin_from(subject if known else None, from_, sources, given, out, place)
-        chosen = find_preset(size, subject.name)
-        return runs.begin(subject, sources, chosen, given, out, place)
+            return fine_tune(dataset if known else None, from_, sources, given, out, context)
+        chosen = find_preset(size, dataset.name)
+        return start_run(dataset, sources, chosen, given, out, context)
 
     if given.get("parallel", "auto") != "auto" and not _under_torchrun():
         raise ConfigError(
             f"--parallel {given['parallel']} is for several processes, and this is one",
             hint="torchrun --standalone --nproc-per-node 2 -m glasshead train ...",
         )
-    with joined() as processes:
-        watch = _watch() if processes.first else ProgressListener()
-        place = runs.Context(
-            cache or _cache(), watch, _sample, greedy_decoder, _tokenising(), processes
+    with join_processes() as processes:
+        listener = _watch() if processes.first else ProgressListener()
+        context = Context(
+            cache or _cache(), listener, _sample, greedy_decoder, _tokenising(), processes
         )
-        trainer = begin(place) if processes.first else runs.follow(place)
+        trainer = begin(context) if processes.first else join_run(context)
         assert trainer.run
         path = trainer.run.path
-        watch.say(f"{path}: {trainer.model!r}, {_settings(trainer.config, processes.size)}")
+        listener.say(f"{path}: {trainer.model!r}, {_settings(trainer.config, processes.size)}")
         outcome = trainer.train()
-        watch.say(_ending(outcome, path))
+        listener.say(_ending(outcome, path))
     if processes.first:
         print(path)
     if outcome.signal:
@@ -207,12 +216,12 @@ def _under_torchrun() -> bool:
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
-def _free_name(name: str, resume: Path | None) -> Path:
+def _unused_path(name: str, resume: Path | None) -> Path:
     """A folder for a run that was given none."""
     from glasshead.errors import ConfigError
-    from glasshead.training.runs import free_name
+    from glasshead.training.start import unused_path
 
-    path = free_name(Path("runs"), name)
+    path = unused_path(Path("runs"), name)
     if resume is None and os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
         raise ConfigError(
             "torchrun --max-restarts would not find the run again without --out",

@@ -75,7 +75,7 @@ def translate(
     from glasshead.generation.beam import SearchConfig
     from glasshead.generation.opening import open_translator
     from glasshead.generation.translate import Translator
-    from glasshead.training.machine import pick_device
+    from glasshead.machine import pick_device
 
     given = {name: value for name, value in flags.items() if value is not None}
     for name, value in (("layer", layer), ("head", head)):

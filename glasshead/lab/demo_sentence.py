@@ -12,7 +12,7 @@ from glasshead.model.transformer import Reader, Transformer
 from glasshead.text.tinyworld import Story
 from glasshead.text.tinyworld.tokens import pieces
 from glasshead.text.tokenizer import WordTokenizer
-from glasshead.training.refer import story_batch
+from glasshead.training.pronouns import story_batch
 
 __all__ = ["Answer", "Rendering", "StoryReading", "read", "render"]
 

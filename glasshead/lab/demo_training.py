@@ -77,25 +77,25 @@ def _work(job: TrainingJob, reports: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it and ends its workers
     threading.Thread(target=_end_with_parent, daemon=True).start()
     settle_half_precision()  # before torch computes anything
-    from glasshead.training import runs
     from glasshead.training.presets import find_preset
-    from glasshead.training.progress import Now, ProgressListener
+    from glasshead.training.progress import ProgressListener, Status
+    from glasshead.training.start import Context, find_dataset, start_run
 
     class Told(ProgressListener):
-        def stepped(self, now: Now) -> None:
+        def on_step(self, now: Status) -> None:
             if now.step % EVERY == 0 or now.done >= 1:
                 reports.put((job.name, (now.done, now.loss)))
 
     here = {"device": "cpu", "threads": 1, "tensorboard": False}
-    place = runs.Context(job.out.parent / "cache", Told())
+    context = Context(job.out.parent / "cache", Told())
     try:
-        trainer = runs.begin(
-            runs.find_dataset(job.task),
+        trainer = start_run(
+            find_dataset(job.task),
             {},
             find_preset(job.name, job.task),
             {**here, **job.flags},
             job.out,
-            place,
+            context,
         )
         outcome = trainer.train()
         if outcome.signal:

@@ -18,18 +18,19 @@ import torch
 from glasshead.checkpoint import RunConfig, RunFolder
 from glasshead.errors import ConfigError, InputError
 from glasshead.lab.rungs import RUNGS, Rung
+from glasshead.machine import pick_device
 from glasshead.model.gpt import GPT
 from glasshead.model.loss import next_token_loss
 from glasshead.text.batches import Batch, TextBatches
 from glasshead.text.corpus import Report, read_documents, split_by_position
 from glasshead.text.tinyworld import corpus
 from glasshead.text.tokenizer import CharTokenizer
+from glasshead.training.auto_settings import pick_precision
 from glasshead.training.config import TrainConfig
 from glasshead.training.language import Corpus, LanguageTask, TextConfig
 from glasshead.training.loop import Trainer
-from glasshead.training.machine import pick_device, pick_precision
-from glasshead.training.progress import Now, ProgressListener
-from glasshead.training.runs import free_name
+from glasshead.training.progress import ProgressListener, Status
+from glasshead.training.start import unused_path
 
 __all__ = ["Climb", "LadderText", "Point", "Summary", "climb", "read_text", "summaries"]
 
@@ -241,14 +242,16 @@ class _Curve(ProgressListener):
         self.points: list[Point] = []
         self.speeds: list[float] = []
 
-    def stepped(self, now: Now) -> None:
+    def on_step(self, now: Status) -> None:
         self._stepped(now.step)
 
-    def logged(self, step: int, values: dict[str, Any]) -> None:
+    def on_log(self, step: int, values: dict[str, Any]) -> None:
         if "tokens_per_s" in values:
             self.speeds.append(values["tokens_per_s"])
 
-    def evaluated(self, now: Now, values: dict[str, float], best: bool, sample: str | None) -> None:
+    def on_evaluation(
+        self, now: Status, values: dict[str, float], best: bool, sample: str | None
+    ) -> None:
         if now.loss is not None:
             self.points.append(Point(now.step, now.loss, values["val_loss"]))
 
@@ -281,7 +284,7 @@ def _recorded(
         data = {"text": asdict(TextConfig("char")), "fingerprint": text.corpus.fingerprint}
         sources = [str(Path(text.name).absolute())] if text.is_file else []
         about = RunConfig("gpt", asdict(model.config), asdict(config), {"sources": sources, **data})
-        path = free_name(folder, f"rung-{rung.number}-seed-{seed}")
+        path = unused_path(folder, f"rung-{rung.number}-seed-{seed}")
         run = RunFolder.create(path, about, text.tokenizer, model)
     watch = _Curve(lambda step: progress(rung, seed, step, steps))
     outcome = Trainer(task, config, run, watch).train()

@@ -207,15 +207,15 @@ def show_map(
 
 def trained(name: str, *sources: str | Path, task: str, **settings: Any) -> Path:
     """Train a run as `glasshead train` does with these settings, and say where it lies."""
-    from glasshead.training import runs
     from glasshead.training.presets import find_preset, presets_for
     from glasshead.training.progress import ProgressLines
+    from glasshead.training.start import Context, find_dataset, start_run, unused_path
 
-    subject, preset = runs.find_dataset(task), find_preset(presets_for(task)[0], task)
+    dataset, preset = find_dataset(task), find_preset(presets_for(task)[0], task)
     files = {"sources": sources} if sources else {}
-    path = runs.free_name(out_folder(), name)
-    place = runs.Context(out_folder() / "tokens", ProgressLines())
-    outcome = runs.begin(subject, files, preset, settings, path, place).train()
+    path = unused_path(out_folder(), name)
+    context = Context(out_folder() / "tokens", ProgressLines())
+    outcome = start_run(dataset, files, preset, settings, path, context).train()
     if outcome.signal:  # the loop has caught it, to save what there is
         raise KeyboardInterrupt
     return path

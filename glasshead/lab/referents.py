@@ -16,7 +16,7 @@ from glasshead.lab.looking import attentions, cut, looking
 from glasshead.model.transformer import Reader
 from glasshead.text.tinyworld import Story
 from glasshead.text.tokenizer import WordTokenizer
-from glasshead.training.refer import NOWHERE, StoryBatch, story_batch
+from glasshead.training.pronouns import NOWHERE, StoryBatch, story_batch
 
 __all__ = ["Head", "Heads", "ReaderFigures", "Truth", "head_figures", "measure_reader", "rows_of"]
 

@@ -9,7 +9,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from glasshead.checkpoint import KINDS, RunFolder, kind_of
-from glasshead.checkpoint.weights import SafetensorsFolder, read_json
+from glasshead.checkpoint.safetensors_folder import SafetensorsFolder, read_json
 from glasshead.errors import ConfigError, GlassheadError, InputError, did_you_mean
 from glasshead.model.pretrained import FAMILIES, ForeignConfig, family_of
 from glasshead.observe.glass import VERSION

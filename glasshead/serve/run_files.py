@@ -1,8 +1,8 @@
 """What a run wrote down, read while it may still be writing.
 
 A file that grows is read on from a cursor: how far it was read, and a sum of the bytes before that
-place. Resuming a run cuts its files back (`training/record.py`); then the sum no longer fits and it
-is read anew from the start. A last line without its end is left for the next time.
+place. Resuming a run cuts its files back (`training/run_log.py`); then the sum no longer fits and
+it is read anew from the start. A last line without its end is left for the next time.
 """
 
 import json

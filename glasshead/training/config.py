@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from torch import nn
 
 from glasshead.errors import ConfigError, did_you_mean
-from glasshead.training import machine
+from glasshead.machine import pick_device
+from glasshead.training import auto_settings
 from glasshead.training.optim import OPTIMIZERS
 from glasshead.training.schedule import SCHEDULES
 
@@ -79,17 +80,17 @@ class TrainConfig:
                     hint=did_you_mean(str(getattr(self, name)), choices),
                 )
 
-    def settled(self, model: nn.Module) -> "TrainConfig":
+    def resolve_auto(self, model: nn.Module) -> "TrainConfig":
         """The same, with every 'auto' decided for this model on this machine."""
-        device = machine.pick_device(self.device)
+        device = pick_device(self.device)
         is_long = (self.steps or 0) * self.accumulate >= 2000 or (self.minutes or 0) >= 5
         return replace(
             self,
             device=str(device),
-            precision=machine.pick_precision(self.precision, device, model),
-            compile=machine.pick_compile(self.compile, device, is_long),
-            graph=machine.pick_graph(self.graph, device, model),
-            threads=machine.pick_threads(self.threads, model),
+            precision=auto_settings.pick_precision(self.precision, device, model),
+            compile=auto_settings.pick_compile(self.compile, device, is_long),
+            graph=auto_settings.pick_graph(self.graph, device, model),
+            threads=auto_settings.pick_threads(self.threads, model),
             eval_every=self.eval_every or (max(1, self.steps // 20) if self.steps else None),
         )
 

@@ -27,8 +27,8 @@ from glasshead.checkpoint.sharded import whole
 from glasshead.model.layers import Block
 from glasshead.text.batches import draw
 from glasshead.training.config import TrainConfig
-from glasshead.training.spread import Alone
-from glasshead.training.task import Divisible, Task
+from glasshead.training.strategy import Alone
+from glasshead.training.task import DistributedTask, Task
 
 __all__ = ["WAYS", "Replicated", "Sharded"]
 
@@ -36,10 +36,10 @@ __all__ = ["WAYS", "Replicated", "Sharded"]
 class Replicated(Alone):
     """DDP: gradients are averaged while the backward pass still computes others."""
 
-    task: Divisible
+    task: DistributedTask
 
     def __init__(
-        self, task: Divisible, config: TrainConfig, device: torch.device, processes: Processes
+        self, task: DistributedTask, config: TrainConfig, device: torch.device, processes: Processes
     ) -> None:
         self._processes, self._seed = processes, config.seed
         super().__init__(task, config, device)
@@ -70,7 +70,7 @@ class Replicated(Alone):
         return nullcontext() if last else self._loss.no_sync()
 
     def total(self, loss: Tensor) -> Tensor:
-        return self._processes.total(loss)
+        return self._processes.sum(loss)
 
     def judge(self) -> Task | None:
         return self.task if self._processes.first else None

@@ -22,7 +22,7 @@ from glasshead.text.corpus import Report, read_documents, split_by_position
 from glasshead.text.store import token_store
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer, CharTokenizer, Tokenizer
 from glasshead.training.config import TrainConfig
-from glasshead.training.subject import Context, Dataset, Material, Sources
+from glasshead.training.dataset import Context, Dataset, Sources, TrainingData
 
 __all__ = [
     "Corpus",
@@ -255,33 +255,33 @@ class TextDataset(Dataset[TextConfig, Corpus]):
         self,
         sources: Sources,
         config: TextConfig,
-        place: Context,
+        context: Context,
         *,
         tokenizer: Tokenizer | None = None,
         vocab_size: int | None = None,
-    ) -> Material[Corpus]:
-        texts, report = place.kept(sources["sources"]), Report()
+    ) -> TrainingData[Corpus]:
+        texts, report = context.kept(sources["sources"]), Report()
         tokenizer = tokenizer or new_tokenizer(texts, config, vocab_size)
         corpus = read_corpus(
-            texts, tokenizer, config, place.cache, progress=place.progress, report=report
+            texts, tokenizer, config, context.cache, progress=context.progress, report=report
         )
         for line in report.summary():
-            place.watch.say(line)
-        return Material(tokenizer, corpus, corpus.fingerprint, {"sources": texts})
+            context.listener.say(line)
+        return TrainingData(tokenizer, corpus, corpus.fingerprint, {"sources": texts})
 
     def task(
         self,
         model: nn.Module,
-        material: Material[Corpus],
+        data: TrainingData[Corpus],
         config: TextConfig,
         train: TrainConfig,
-        place: Context,
+        context: Context,
     ) -> LanguageTask:
         assert isinstance(model, GPT)
-        sampler, tokenizer = place.sampler, material.tokenizer
+        sampler, tokenizer = context.sampler, data.tokenizer
         return LanguageTask(
             model,
-            material.data,
+            data.data,
             batch_size=train.batch_size,
             eval_batches=train.eval_batches,
             seed=train.seed,

@@ -24,19 +24,19 @@ from glasshead.checkpoint import RunFolder, State, load_parameters, parameters
 from glasshead.checkpoint.files import read_tensors
 from glasshead.checkpoint.processes import ALONE, Processes
 from glasshead.errors import CheckpointError, ConfigError, NotFiniteError
-from glasshead.training.average import RunningMean
 from glasshead.training.config import TrainConfig
-from glasshead.training.graph import StepGraph
+from glasshead.training.cuda_graph import StepGraph
+from glasshead.training.ema import EMA
 from glasshead.training.interrupt import Interrupt
 from glasshead.training.optim import OPTIMIZERS
-from glasshead.training.progress import Now, ProgressListener
-from glasshead.training.record import RunLog
+from glasshead.training.progress import ProgressListener, Status
+from glasshead.training.run_log import RunLog
 from glasshead.training.schedule import SCHEDULES
-from glasshead.training.spread import spread_over
+from glasshead.training.strategy import spread_over
 from glasshead.training.task import Outcome, Progress, Task
 
 if TYPE_CHECKING:
-    from glasshead.checkpoint.sharded import PartWriter
+    from glasshead.checkpoint.sharded import ShardWriter
 
 __all__ = ["Trainer"]
 
@@ -58,23 +58,23 @@ class Trainer:
         task: Task,
         config: TrainConfig,
         run: RunFolder | None = None,
-        watch: ProgressListener | None = None,
+        listener: ProgressListener | None = None,
         processes: Processes = ALONE,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._clock = clock
-        self.task, self.model, self.run, self.watch = (
+        self.task, self.model, self.run, self.listener = (
             task,
             task.model,
             run,
-            watch or ProgressListener(),
+            listener or ProgressListener(),
         )
-        self.config, self.processes = config.settled(task.model), processes
+        self.config, self.processes = config.resolve_auto(task.model), processes
         self.spread = spread_over(processes, task, self.config)
         self.device = self.spread.device
         self._params = list(self.model.parameters())
         self.optimizers = OPTIMIZERS[self.config.optimizer](self.model, self.config)
-        self.mean = RunningMean(self.model, self.config.ema) if self.config.ema else None
+        self.mean = EMA(self.model, self.config.ema) if self.config.ema else None
         graphs = self.config.graph == "on" and task.alike and processes.size == 1
         self._graph = StepGraph(self._update, self.device) if graphs else None
         if graphs:
@@ -137,7 +137,7 @@ class Trainer:
         self._stepped_tokens += tokens
         if logs:
             self._log()
-        self.watch.stepped(self._now())
+        self.listener.on_step(self._now())
 
     def _update(self, batches: Sequence[Any]) -> Tensor:
         """The loss and the norm of its gradient, (2,); nobody waits for them here."""
@@ -194,7 +194,7 @@ class Trainer:
         self.model.eval()
         with self.mean.in_place() if self.mean else nullcontext():
             judge = self.spread.judge()
-            found, sample = self.processes.told(self._found(judge) if judge else None)
+            found, sample = self.processes.broadcast(self._found(judge) if judge else None)
             values = {name: value for name, value in found.items() if math.isfinite(value)}
             best = self._is_best(values)
             if self.run and judge and (best or not p.best):
@@ -209,7 +209,7 @@ class Trainer:
             self._write({**values, "best": best})
         if sample is not None:
             self.recorder.sample(p.step, sample)
-        self.watch.evaluated(now, values, best, sample)
+        self.listener.on_evaluation(now, values, best, sample)
         if self._done() >= 1 or self._clock() - self._drawn_at > DRAW_SECONDS:
             self.recorder.draw()
             self._drawn_at = self._clock()
@@ -222,7 +222,7 @@ class Trainer:
                 found = judge.evaluate()
                 sample = judge.sample()
         except NotFiniteError as error:
-            self.watch.say(f"step {self.progress.step}: no evaluation: {error}")
+            self.listener.say(f"step {self.progress.step}: no evaluation: {error}")
         return found, sample
 
     def _is_best(self, values: dict[str, float]) -> bool:
@@ -300,7 +300,7 @@ class Trainer:
         self._write({"returned_from": lost.step, "rate": p.rate})
         self._saved_step = -1
         self._save(rotate=False)
-        self.watch.say(
+        self.listener.say(
             f"{MOST_BAD} steps in a row up to step {lost.step} were not finite: "
             f"back to step {p.step}, at {p.rate:g} of the learning rate"
         )
@@ -308,7 +308,7 @@ class Trainer:
     @contextmanager
     def _prepared(self) -> Iterator[None]:
         """The machine as the config wants it, the folder ours alone, the last state loaded."""
-        ours = self.run.held() if self.run and self.processes.first else nullcontext()
+        ours = self.run.lock() if self.run and self.processes.first else nullcontext()
         threads = torch.get_num_threads()
         torch.set_num_threads(self.config.threads or threads)
         torch.manual_seed(self.config.seed)
@@ -321,7 +321,7 @@ class Trainer:
                     if self.mean:
                         self.mean.restart()
                     self.recorder.cut({}, -1)
-                with self.watch:
+                with self.listener:
                     yield
                     if self._parts:
                         self._parts.wait()
@@ -346,12 +346,12 @@ class Trainer:
     def _write(self, values: dict[str, Any]) -> None:
         values = {**values, "seconds": round(self._seconds(), 3)}
         self.recorder.write(self.progress.step, values)
-        self.watch.logged(self.progress.step, values)
+        self.listener.on_log(self.progress.step, values)
 
     def _meet(self, signal: Signals | None = None) -> Signals | None:
         """All processes have one clock, and end by a signal that any of them got."""
         seconds = self._clock() - self._zero if self.processes.first else 0.0
-        self._agreed, number = self.processes.largest(seconds, float(signal or 0))
+        self._agreed, number = self.processes.max(seconds, float(signal or 0))
         return Signals(int(number)) if number else None
 
     def _seconds(self) -> float:
@@ -375,13 +375,13 @@ class Trainer:
         by_step = every is not None and self.progress.step % every == 0
         return by_step or (self.run is not None and self._seconds() - self._saved_at > SAVE_SECONDS)
 
-    def _now(self) -> Now:
+    def _now(self) -> Status:
         done = self._done()
         left = self._seconds() * (1 - done) / done if 0 < done < 1 else None
-        return Now(self.progress.step, done, self._loss, self._speed, left)
+        return Status(self.progress.step, done, self._loss, self._speed, left)
 
 
-def _part_writer(processes: Processes) -> "PartWriter":
-    from glasshead.checkpoint.sharded import PartWriter
+def _part_writer(processes: Processes) -> "ShardWriter":
+    from glasshead.checkpoint.sharded import ShardWriter
 
-    return PartWriter(processes)
+    return ShardWriter(processes)

@@ -4,7 +4,7 @@ import io
 import json
 from pathlib import Path
 
-from glasshead.checkpoint.files import replacing
+from glasshead.checkpoint.files import atomic_write
 
 __all__ = ["draw_losses", "smooth"]
 
@@ -62,5 +62,5 @@ def draw_losses(folder: Path) -> None:
         axes.legend(frameon=False)
     picture = io.BytesIO()
     figure.savefig(picture, format="png")
-    with replacing(folder / "loss.png") as file:
+    with atomic_write(folder / "loss.png") as file:
         file.write(picture.getvalue())

@@ -9,13 +9,13 @@ from itertools import pairwise
 from types import TracebackType
 from typing import Any
 
-__all__ = ["Now", "ProgressBar", "ProgressLines", "ProgressListener", "clock", "sparkline"]
+__all__ = ["ProgressBar", "ProgressLines", "ProgressListener", "Status", "clock", "sparkline"]
 
 DRAW_SECONDS = 0.1  # at least, between two drawings of the bar
 
 
 @dataclass(frozen=True)
-class Now:
+class Status:
     """Where a run is."""
 
     step: int
@@ -39,13 +39,15 @@ class ProgressListener:
     ) -> None:
         pass
 
-    def stepped(self, now: Now) -> None:
+    def on_step(self, now: Status) -> None:
         pass
 
-    def logged(self, step: int, values: dict[str, Any]) -> None:
+    def on_log(self, step: int, values: dict[str, Any]) -> None:
         """A line of metrics.jsonl."""
 
-    def evaluated(self, now: Now, values: dict[str, float], best: bool, sample: str | None) -> None:
+    def on_evaluation(
+        self, now: Status, values: dict[str, float], best: bool, sample: str | None
+    ) -> None:
         pass
 
     def say(self, line: str) -> None:
@@ -55,7 +57,9 @@ class ProgressListener:
 class ProgressLines(ProgressListener):
     """One plain line at each evaluation, on stderr."""
 
-    def evaluated(self, now: Now, values: dict[str, float], best: bool, sample: str | None) -> None:
+    def on_evaluation(
+        self, now: Status, values: dict[str, float], best: bool, sample: str | None
+    ) -> None:
         self.say(summary(now, values, best))
 
     def say(self, line: str) -> None:
@@ -92,11 +96,11 @@ class ProgressBar(ProgressLines):
     def __exit__(self, *error: Any) -> None:
         self._bar.stop()
 
-    def logged(self, step: int, values: dict[str, Any]) -> None:
+    def on_log(self, step: int, values: dict[str, Any]) -> None:
         if "loss" in values:
             self._losses.append(values["loss"])
 
-    def stepped(self, now: Now) -> None:
+    def on_step(self, now: Status) -> None:
         if self._clock() - self._drawn < DRAW_SECONDS:
             return
         self._drawn = self._clock()
@@ -111,9 +115,11 @@ class ProgressBar(ProgressLines):
         )
         self._bar.refresh()
 
-    def evaluated(self, now: Now, values: dict[str, float], best: bool, sample: str | None) -> None:
+    def on_evaluation(
+        self, now: Status, values: dict[str, float], best: bool, sample: str | None
+    ) -> None:
 
-        super().evaluated(now, values, best, sample)
+        super().on_evaluation(now, values, best, sample)
         if sample is not None:
             first = " ".join(sample.split())
             self._bar.console.print(
@@ -129,7 +135,7 @@ class ProgressBar(ProgressLines):
         self._bar.console.print(line, markup=False, highlight=False)
 
 
-def summary(now: Now, values: dict[str, float], best: bool) -> str:
+def summary(now: Status, values: dict[str, float], best: bool) -> str:
     parts = [f"step {now.step:>6,}"]
     if now.loss is not None:
         parts.append(f"loss {now.loss:.4f}")

@@ -6,7 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
-__all__ = ["Divisible", "Outcome", "Progress", "Task"]
+__all__ = ["DistributedTask", "Outcome", "Progress", "Task"]
 
 
 class Task(Protocol):
@@ -27,7 +27,7 @@ class Task(Protocol):
 
 
 @runtime_checkable
-class Divisible(Task, Protocol):
+class DistributedTask(Task, Protocol):
     """A task that several processes can train together."""
 
     def share(self, batch: Any, rank: int, size: int) -> tuple[Any, Tensor | float]:

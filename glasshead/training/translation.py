@@ -18,11 +18,11 @@ from glasshead.text.sources import Report, Skipped
 from glasshead.text.table import Ids
 from glasshead.text.tokenizer import BPETokenizer, Tokenizer
 from glasshead.training.config import TrainConfig
+from glasshead.training.dataset import Context, Dataset, Sources, TrainingData, Translate
 from glasshead.training.language import fitting_vocabulary
-from glasshead.training.parallel import PairConfig, Parallel, read_parallel
-from glasshead.training.subject import Context, Dataset, Material, Sources, Translate
+from glasshead.training.parallel_corpus import PairConfig, ParallelCorpus, read_parallel_corpus
 
-__all__ = ["SPECIALS", "Pairs", "TranslationTask", "bleu", "disagreement"]
+__all__ = ["SPECIALS", "PairDataset", "TranslationTask", "bleu", "disagreement"]
 
 SPECIALS = ("<pad>", "<bos>", "<eos>")
 SAMPLES = 3  # translations that are shown at each evaluation
@@ -52,7 +52,7 @@ class TranslationTask:
         self,
         model: Transformer,
         tokenizer: Tokenizer,
-        parts: Parallel,
+        parts: ParallelCorpus,
         config: PairConfig,
         *,
         seed: int,
@@ -229,7 +229,7 @@ def bleu(said: Sequence[str], wanted: Sequence[str]) -> float:
     return float(BLEU(tokenize=bleu_words(wanted)).corpus_score(list(said), [list(wanted)]).score)
 
 
-class Pairs(Dataset[PairConfig, Parallel]):
+class PairDataset(Dataset[PairConfig, ParallelCorpus]):
     """A Transformer learns to translate."""
 
     name, kind, config = "pairs", "transformer", PairConfig
@@ -245,43 +245,43 @@ class Pairs(Dataset[PairConfig, Parallel]):
         self,
         sources: Sources,
         config: PairConfig,
-        place: Context,
+        context: Context,
         *,
         tokenizer: Tokenizer | None = None,
         vocab_size: int | None = None,
-    ) -> Material[Parallel]:
-        files = {name: place.kept(some) for name, some in sources.items() if some}
+    ) -> TrainingData[ParallelCorpus]:
+        files = {name: context.kept(some) for name, some in sources.items() if some}
         report = Report()
-        parts = read_parallel(files["sources"], files.get("val", []), config, report)
+        parts = read_parallel_corpus(files["sources"], files.get("val", []), config, report)
         for line in report.summary():
-            place.watch.say(line)
+            context.listener.say(line)
         if tokenizer is None:
             sides = [side for pair in parts.training for side in (pair.source, pair.target)]
             size = vocab_size or fitting_vocabulary(sum(len(side.encode()) for side in sides))
             tokenizer = BPETokenizer.train(sides, size, SPECIALS)
-        return Material(tokenizer, parts, parts.fingerprint, files)
+        return TrainingData(tokenizer, parts, parts.fingerprint, files)
 
     def task(
         self,
         model: nn.Module,
-        material: Material[Parallel],
+        data: TrainingData[ParallelCorpus],
         config: PairConfig,
         train: TrainConfig,
-        place: Context,
+        context: Context,
     ) -> TranslationTask:
         assert isinstance(model, Transformer)
-        report, translator, tokenizer = Report(), place.translator, material.tokenizer
+        report, translator, tokenizer = Report(), context.translator, data.tokenizer
         if train.stop_on == "bleu" and translator is None:
             raise ConfigError("stop_on (bleu) needs a translator", hint="use stop_on loss")
         task = TranslationTask(
             model,
             tokenizer,
-            material.data,
+            data.data,
             config,
             seed=train.seed,
             translate=translator(tokenizer) if translator else None,
             report=report,
         )
         for line in report.summary():
-            place.watch.say(line)
+            context.listener.say(line)
         return task

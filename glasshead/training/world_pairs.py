@@ -13,11 +13,11 @@ from glasshead.text.tinyworld import LANGUAGES, World
 from glasshead.text.tinyworld.tokens import world_tokenizer
 from glasshead.text.tokenizer import Tokenizer
 from glasshead.training.config import TrainConfig
-from glasshead.training.parallel import PairConfig, Parallel
-from glasshead.training.subject import Context, Dataset, Material, Sources
+from glasshead.training.dataset import Context, Dataset, Sources, TrainingData
+from glasshead.training.parallel_corpus import PairConfig, ParallelCorpus
 from glasshead.training.translation import TranslationTask
 
-__all__ = ["WorldConfig", "WorldPairs"]
+__all__ = ["WorldConfig", "WorldDataset"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class WorldConfig:
         )
 
 
-class WorldPairs(Dataset[WorldConfig, Parallel]):
+class WorldDataset(Dataset[WorldConfig, ParallelCorpus]):
     """A Transformer learns to translate the embedded world's stories."""
 
     name, kind, config = "world", "transformer", WorldConfig
@@ -70,11 +70,11 @@ class WorldPairs(Dataset[WorldConfig, Parallel]):
         self,
         sources: Sources,
         config: WorldConfig,
-        place: Context,
+        context: Context,
         *,
         tokenizer: Tokenizer | None = None,
         vocab_size: int | None = None,
-    ) -> Material[Parallel]:
+    ) -> TrainingData[ParallelCorpus]:
         source, target = config.langs.split(",")
         told = World(config.world).stories("train")
         training, validation = (
@@ -84,19 +84,17 @@ class WorldPairs(Dataset[WorldConfig, Parallel]):
             ]
             for n in (config.stories, config.val_stories)
         )
-        parts = Parallel(training, validation)
+        parts = ParallelCorpus(training, validation)
         words = tokenizer or world_tokenizer(source, target)
-        return Material(words, parts, parts.fingerprint, {})
+        return TrainingData(words, parts, parts.fingerprint, {})
 
     def task(
         self,
         model: nn.Module,
-        material: Material[Parallel],
+        data: TrainingData[ParallelCorpus],
         config: WorldConfig,
         train: TrainConfig,
-        place: Context,
+        context: Context,
     ) -> TranslationTask:
         assert isinstance(model, Transformer)
-        return TranslationTask(
-            model, material.tokenizer, material.data, config.pairs, seed=train.seed
-        )
+        return TranslationTask(model, data.tokenizer, data.data, config.pairs, seed=train.seed)

@@ -54,14 +54,14 @@ def bleu(cli, run, pairs):
 def test_training_computes_the_loss_that_their_library_does(theirs, tmp_path, monkeypatch):
     """A source ends with </s>, a target is cut by its own pieces and begins with padding."""
     from glasshead.text.pairs import Pair
-    from glasshead.training.parallel import PairConfig, Parallel
+    from glasshead.training.parallel_corpus import PairConfig, ParallelCorpus
     from glasshead.training.translation import TranslationTask
 
     loaded = glasshead.load(theirs)
     lines = zip(marians.GERMAN, marians.ENGLISH, strict=True)
     pairs = [Pair(source, target, n) for n, (source, target) in enumerate(lines, 1)]
     task = TranslationTask(
-        loaded.model, loaded.tokenizer, Parallel(pairs, pairs), PairConfig(), seed=0
+        loaded.model, loaded.tokenizer, ParallelCorpus(pairs, pairs), PairConfig(), seed=0
     )
     assert isinstance(task._batches, PairBatches)
     found = task.loss(task.batch(0)).item()

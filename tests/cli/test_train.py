@@ -20,7 +20,7 @@ from glasshead.model.gpt import GPTConfig
 from glasshead.model.transformer import TransformerConfig
 from glasshead.training.config import TrainConfig
 from glasshead.training.language import TextConfig
-from glasshead.training.parallel import PairConfig
+from glasshead.training.parallel_corpus import PairConfig
 from glasshead.training.presets import PRESETS
 from tests.training.cases import TEXT, metrics, same_ending
 
@@ -28,7 +28,7 @@ CONFIGS = {
     ("training/language.py", "TextConfig"): TextConfig,
     ("training/config.py", "TrainConfig"): TrainConfig,
     ("model/gpt.py", "GPTConfig"): GPTConfig,
-    ("training/parallel.py", "PairConfig"): PairConfig,
+    ("training/parallel_corpus.py", "PairConfig"): PairConfig,
     ("model/transformer.py", "TransformerConfig"): TransformerConfig,
 }
 SMALL = shlex.split(

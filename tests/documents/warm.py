@@ -22,7 +22,7 @@ IMPORTED = (
     "glasshead.lab.walkthrough",
     "glasshead.observe.picture",
     "glasshead.serve.app",
-    "glasshead.training.runs",
+    "glasshead.training.start",
     "matplotlib.backends.backend_agg",
     "torch.utils.tensorboard",
 )

@@ -84,7 +84,7 @@ def test_listing_reads_no_weights(all_kinds, monkeypatch):
 
     for module in ("checkpoint.run", "checkpoint.importing", "serve.library"):
         monkeypatch.setattr(sys.modules[f"glasshead.{module}"], "load", never, raising=False)
-    monkeypatch.setattr("glasshead.checkpoint.weights.SafetensorsFolder.read", never)
+    monkeypatch.setattr("glasshead.checkpoint.safetensors_folder.SafetensorsFolder.read", never)
     monkeypatch.setattr("glasshead.checkpoint.run.read_tensors", never)
     assert "broken" not in kinds(Library(all_kinds)).values()
 

@@ -8,7 +8,7 @@ import pytest
 from glasshead.lab.claims import store
 from glasshead.lab.ladder import climb, read_text, summaries
 from glasshead.lab.ladder_figure import as_json
-from glasshead.training.record import RunLog
+from glasshead.training.run_log import RunLog
 
 from .conftest import until
 from .test_running import stored

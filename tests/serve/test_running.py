@@ -19,7 +19,7 @@ from glasshead.lab.ladder_figure import as_json
 from glasshead.serve import run_files
 from glasshead.serve.library import Library
 from glasshead.serve.run_files import Sample, read_metrics, read_samples
-from glasshead.training.record import Journal, RunLog
+from glasshead.training.run_log import Journal, RunLog
 
 from .conftest import live
 from .trained import READER_STEPS, WRITER_STEPS

@@ -8,33 +8,33 @@ from typing import Any
 
 from glasshead.text.pairs import Pair
 from glasshead.text.tinyworld import World, corpus
-from glasshead.training import runs
-from glasshead.training.parallel import Parallel
+from glasshead.training.dataset import Dataset, TrainingData
+from glasshead.training.parallel_corpus import ParallelCorpus
 from glasshead.training.presets import find_preset
 from glasshead.training.progress import ProgressListener
-from glasshead.training.subject import Dataset, Material
-from glasshead.training.world_pairs import WorldPairs
+from glasshead.training.start import Context, find_dataset, start_run
+from glasshead.training.world_pairs import WorldDataset
 
 SEED = 1
 READER_STEPS, TRANSLATOR_STEPS, WRITER_STEPS = 800, 200, 150
 COPIES = 50  # of each ending of the seed story among the translator's 500 stories
 
 
-class SeedStoryPairs(WorldPairs):
+class SeedStoryPairs(WorldDataset):
     """The world's stories and, many times, both endings of the seed story.
 
     The tests compare whole translations of these two. Learning them from other stories alone
     takes five times as long.
     """
 
-    def read(self, *args: Any, **kwargs: Any) -> Material[Parallel]:
+    def read(self, *args: Any, **kwargs: Any) -> TrainingData[ParallelCorpus]:
         found = super().read(*args, **kwargs)
         story = World.seed_story()
         both = [
             Pair(ending.text("zh"), ending.text("de"), line)
             for line, ending in enumerate((story, story.flipped()), 1)
         ]
-        data = Parallel([*found.data.training, *both * COPIES], found.data.validation)
+        data = ParallelCorpus([*found.data.training, *both * COPIES], found.data.validation)
         return replace(found, data=data, fingerprint=data.fingerprint)
 
 
@@ -43,11 +43,11 @@ def train(work: Path, place: Path) -> None:
     text = work / "stories.txt"
     text.write_text("\n".join(corpus(2000, "zh", SEED)) + "\n", encoding="utf-8")
     world = {"world": SEED, "val_stories": 64}
-    _train(work / "reader", runs.find_dataset("refer"), "reader", READER_STEPS,
+    _train(work / "reader", find_dataset("refer"), "reader", READER_STEPS,
            batch_size=32, stories=4000, **world)  # fmt: skip
     _train(work / "translator", SeedStoryPairs(), "translator", TRANSLATOR_STEPS,
            max_tokens=512, stories=500, **world)  # fmt: skip
-    _train(work / "writer", runs.find_dataset("text"), "nano", WRITER_STEPS,
+    _train(work / "writer", find_dataset("text"), "nano", WRITER_STEPS,
            sources=[text], n_layers=2, d_model=64, eval_batches=5)  # fmt: skip
     made = place.with_name(f"{place.name}.{os.getpid()}")
     made.mkdir()
@@ -70,11 +70,11 @@ def _train(
     **flags: Any,
 ) -> None:
     here = {"seed": SEED, "device": "cpu", "threads": 1, "tensorboard": False, "compile": "off"}
-    runs.begin(
+    start_run(
         subject,
         {} if sources is None else {"sources": sources},
         find_preset(preset, subject.name),
         {**here, "steps": steps, "eval_every": steps // 2, **flags},
         out,
-        runs.Context(out.parent / "cache", ProgressListener()),
+        Context(out.parent / "cache", ProgressListener()),
     ).train()

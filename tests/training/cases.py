@@ -33,7 +33,7 @@ class Heard(ProgressListener):
     def say(self, line: str) -> None:
         self.said.append(line)
 
-    def logged(self, step: int, values: dict[str, Any]) -> None:
+    def on_log(self, step: int, values: dict[str, Any]) -> None:
         self.lines.append({"step": step, **values})
 
 
@@ -108,7 +108,7 @@ def new_run(path: Path, model: GPT | None = None, config: TrainConfig | None = N
 
 def trainer(
     path: Path,
-    watch: ProgressListener | None = None,
+    listener: ProgressListener | None = None,
     spoil: Any = None,
     clock: Callable[[], float] = time.perf_counter,
     **changes: Any,
@@ -119,7 +119,7 @@ def trainer(
     model = run.config.new_model()
     assert isinstance(model, GPT)
     task = Numbers(model, spoil) if spoil else Numbers(model)
-    return Trainer(task, config, run, watch, clock=clock)
+    return Trainer(task, config, run, listener, clock=clock)
 
 
 def metrics(path: Path) -> list[dict[str, Any]]:

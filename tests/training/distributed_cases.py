@@ -18,13 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from glasshead.checkpoint import RunFolder
-from glasshead.checkpoint.processes import ALONE, Processes, joined
+from glasshead.checkpoint.processes import ALONE, Processes, join_processes
 from glasshead.model.gpt import GPT
-from glasshead.training import runs
 from glasshead.training.language import LanguageTask
 from glasshead.training.loop import MOST_BAD, Trainer
 from glasshead.training.presets import find_preset
-from glasshead.training.progress import Now, ProgressListener
+from glasshead.training.progress import ProgressListener, Status
+from glasshead.training.start import Context, find_dataset, join_run, resume_run, start_run
 from tests.training.cases import TEXT, Numbers, new_model, new_run, settings
 from tests.training.pair_cases import pair_trainer
 
@@ -58,7 +58,7 @@ STOPS = 23  # steps after which some runs are interrupted
 class Stops(ProgressListener):
     """Asks for an end after `STOPS` steps."""
 
-    def stepped(self, now: Now) -> None:
+    def on_step(self, now: Status) -> None:
         if now.step == STOPS:
             os.kill(os.getpid(), signal.SIGTERM)
 
@@ -87,26 +87,26 @@ def text_trainer(
     folder: Path,
     name: str,
     processes: Processes = ALONE,
-    watch: ProgressListener | None = None,
+    listener: ProgressListener | None = None,
     **more: Any,
 ) -> Trainer:
     """Of the run `name`, which is made if it is not there."""
-    place = runs.Context(folder / "cache", watch or ProgressListener(), processes=processes)
+    context = Context(folder / "cache", listener or ProgressListener(), processes=processes)
     if not processes.first:
-        return runs.follow(place)
+        return join_run(context)
     file, path = folder / "text.txt", folder / name
     if path.exists():
-        return runs.resume(path, {}, more, place)
+        return resume_run(path, {}, more, context)
     file.write_text(TEXT, encoding="utf-8")
     preset, flags = find_preset("nano", "text"), {**FLAGS, **more}
-    return runs.begin(runs.find_dataset("text"), {"sources": [file]}, preset, flags, path, place)
+    return start_run(find_dataset("text"), {"sources": [file]}, preset, flags, path, context)
 
 
 def spoilt_trainer(path: Path, processes: Processes = ALONE, **more: Any) -> Trainer:
     config = settings(**more)
     if processes.first:
         new_run(path, new_model(dropout=0.0), config)
-    processes.told()
+    processes.broadcast()
     run = RunFolder.open(path)
     model = run.config.new_model()
     assert isinstance(model, GPT)
@@ -128,7 +128,7 @@ def work_briefly(folder: Path, port: int, rank: int) -> None:
         "TORCHELASTIC_RESTART_COUNT": "0",
     }
     torch.set_num_threads(1)
-    with joined() as processes:
+    with join_processes() as processes:
         for way in WAYS:
             text_trainer(folder, f"brief-{way}", processes, **BRIEF, parallel=way).train()
 
@@ -155,5 +155,5 @@ def work(folder: Path, processes: Processes) -> None:
 
 
 if __name__ == "__main__":
-    with joined() as processes:
+    with join_processes() as processes:
         work(Path(sys.argv[1]), processes)

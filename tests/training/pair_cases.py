@@ -7,10 +7,10 @@ from typing import Any
 from glasshead.checkpoint.processes import ALONE, Processes
 from glasshead.generation.beam import greedy_decoder
 from glasshead.text.pairs import Pair
-from glasshead.training import runs
 from glasshead.training.loop import Trainer
 from glasshead.training.presets import Preset
 from glasshead.training.progress import ProgressListener
+from glasshead.training.start import Context, find_dataset, join_run, resume_run, start_run
 
 WORDS = ["ka", "lo", "mi", "nu", "po", "ra", "si", "tu", "ve", "xo"]
 SETTINGS = {
@@ -54,23 +54,23 @@ def write_pairs(folder: Path, pairs: list[Pair], name: str = "toy") -> list[str]
 def pair_trainer(
     folder: Path,
     name: str,
-    watch: ProgressListener | None = None,
+    listener: ProgressListener | None = None,
     n_pairs: int = 131,
     processes: Processes = ALONE,
     **changes: Any,
 ) -> Trainer:
     """Of the run `name` in the folder, which is made if it is not there."""
-    place = runs.Context(
+    context = Context(
         folder / "cache",
-        watch or ProgressListener(),
+        listener or ProgressListener(),
         translator=greedy_decoder,
         processes=processes,
     )
     if not processes.first:
-        return runs.follow(place)
+        return join_run(context)
     if (folder / name).exists():
-        return runs.resume(folder / name, {}, {}, place)
+        return resume_run(folder / name, {}, {}, context)
     files = write_pairs(folder, toy_pairs(n_pairs))
-    subject, preset = runs.find_dataset("pairs"), Preset("toy", task="pairs")
+    dataset, preset = find_dataset("pairs"), Preset("toy", task="pairs")
     flags = {**SETTINGS, **changes}
-    return runs.begin(subject, {"sources": files}, preset, flags, folder / name, place)
+    return start_run(dataset, {"sources": files}, preset, flags, folder / name, context)

@@ -21,11 +21,17 @@ from torch.distributed import TCPStore
 from glasshead.attention.functional import attend, nan_passes
 from glasshead.checkpoint import RunFolder, load
 from glasshead.checkpoint.processes import Processes
-from glasshead.checkpoint.sharded import read_parts
+from glasshead.checkpoint.sharded import read_shards
 from glasshead.errors import CheckpointError, ConfigError, NotFiniteError
-from glasshead.training import runs
 from glasshead.training.presets import Preset
 from glasshead.training.progress import ProgressListener
+from glasshead.training.start import (
+    Context,
+    check_same_settings,
+    find_dataset,
+    resume_run,
+    start_run,
+)
 from tests.training.cases import metrics
 from tests.training.distributed_cases import (
     BRIEF,
@@ -70,7 +76,7 @@ def made(tmp_path_factory):
 def folder(made):
     """Runs of two processes, and of one: by one alone, and by one after two."""
     for way in WAYS:
-        outcome = text_trainer(made, f"one-{way}", watch=Stops()).train()
+        outcome = text_trainer(made, f"one-{way}", listener=Stops()).train()
         assert (outcome.reason, outcome.progress.step) == ("interrupted", STOPS)
     two = torchrun("-m", "tests.training.distributed_cases", made)
     pair_trainer(made, "pairs-one", **PAIRS).train()
@@ -213,7 +219,7 @@ def test_metadata_cannot_run_anything(folder, tmp_path):
 
     (tmp_path / "last" / ".metadata").write_bytes(pickle.dumps(Harm()))
     with pytest.raises(CheckpointError, match=r"asks for posix\.mkdir"):
-        read_parts(tmp_path / "last")
+        read_shards(tmp_path / "last")
     assert not (tmp_path / "harm").exists()
 
 
@@ -322,25 +328,25 @@ def test_a_setting_that_is_younger_than_a_run_has_its_default(made):
     config = json.loads(file.read_text())
     assert config["data"]["text"].pop("portable") is False
     file.write_text(json.dumps(config))
-    text, preset = runs.find_dataset("text"), Preset("toy", data={"portable": False})
-    runs.check_same(text, preset, FLAGS, made / "older")
+    text, preset = find_dataset("text"), Preset("toy", data={"portable": False})
+    check_same_settings(text, preset, FLAGS, made / "older")
     with pytest.raises(CheckpointError, match="with --portable False instead of True"):
-        runs.check_same(text, preset, {**FLAGS, "portable": True}, made / "older")
-    place = runs.Context(made / "cache", ProgressListener())
-    assert runs.resume(made / "older", {}, {"portable": False}, place)
+        check_same_settings(text, preset, {**FLAGS, "portable": True}, made / "older")
+    context = Context(made / "cache", ProgressListener())
+    assert resume_run(made / "older", {}, {"portable": False}, context)
     with pytest.raises(ConfigError, match="--portable True differs from the run's False"):
-        runs.resume(made / "older", {}, {"portable": True}, place)
+        resume_run(made / "older", {}, {"portable": True}, context)
 
 
 @pytest.fixture(scope="module")
 def tasks(made):
-    place = runs.Context(made / "cache", ProgressListener())
+    context = Context(made / "cache", ProgressListener())
     small = {"stories": 31, "val_stories": 7, "batch_size": 5, "n_layers": 1}
-    refer, preset = runs.find_dataset("refer"), Preset("toy", task="refer")
+    refer, preset = find_dataset("refer"), Preset("toy", task="refer")
     trainers = {
         "text": text_trainer(made, "text"),
         "pairs": pair_trainer(made, "pairs", label_smoothing=0.1),
-        "refer": runs.begin(refer, {}, preset, small, made / "refer", place),
+        "refer": start_run(refer, {}, preset, small, made / "refer", context),
     }
     for made in trainers.values():
         made.model.eval()
@@ -348,13 +354,11 @@ def tasks(made):
 
 
 def test_a_step_is_recorded_where_all_batches_are_alike(made, tasks):
-    assert {name: runs.find_dataset(name).alike for name in tasks} == {
+    assert {name: find_dataset(name).alike for name in tasks} == {
         name: task.alike for name, task in tasks.items()
     }
     with pytest.raises(ConfigError, match="batches of pairs differ in shape"):
-        runs.resume(
-            made / "pairs", {}, {"graph": "on"}, runs.Context(made / "cache", ProgressListener())
-        )
+        resume_run(made / "pairs", {}, {"graph": "on"}, Context(made / "cache", ProgressListener()))
 
 
 @pytest.mark.parametrize("name", ["text", "pairs", "refer"])

@@ -31,7 +31,7 @@ SETTINGS = {
 # Calls to the file system in a step, as Python's audit events name them.
 CALLS = {"open", "os.rename", "os.truncate", "os.remove", "os.mkdir"}
 CALLS_A_STEP, RENAMES_A_STEP = 7, 2
-PRELOADED = ["glasshead.training.runs", "glasshead.generation.beam", "torch._dynamo", "sacrebleu"]
+PRELOADED = ["glasshead.training.start", "glasshead.generation.beam", "torch._dynamo", "sacrebleu"]
 
 
 def forkserver() -> ForkServerContext:

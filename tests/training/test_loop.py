@@ -44,7 +44,7 @@ class Interrupts(Heard):
         super().__init__()
         self.step, self.number = step, number
 
-    def stepped(self, now):
+    def on_step(self, now):
         if now.step == self.step:
             os.kill(os.getpid(), self.number)
 
@@ -55,7 +55,7 @@ def test_a_step_is_what_plain_torch_does():
         optimizer="adamw", lr=0.01, weight_decay=0.3, accumulate=3, clip=0.5, steps=6, log_every=1
     )
     model, heard = new_model(dropout=0.0), Heard()
-    Trainer(Numbers(model), config, watch=heard).train()
+    Trainer(Numbers(model), config, listener=heard).train()
 
     other = new_model(dropout=0.0)
     task = Numbers(other)
@@ -105,7 +105,7 @@ def test_evaluations_lines_and_samples_come_when_they_are_due(whole):
 def test_a_line_holds_the_mean_loss_since_the_line_before():
     fine, coarse = Heard(), Heard()
     for heard, every in ((fine, 1), (coarse, 4)):
-        Trainer(Numbers(new_model()), settings(steps=8, log_every=every), watch=heard).train()
+        Trainer(Numbers(new_model()), settings(steps=8, log_every=every), listener=heard).train()
     each = [line["loss"] for line in fine.lines if "loss" in line]
     means = [line["loss"] for line in coarse.lines if "loss" in line]
     assert means == pytest.approx([sum(each[:4]) / 4, sum(each[4:]) / 4])
@@ -238,10 +238,10 @@ def test_a_run_without_progress_stops_early_and_again_when_resumed(tmp_path):
     assert [line["step"] for line in metrics(tmp_path / "run") if "val_loss" in line] == [0, 7, 14]
 
 
-def by_clock(path, seconds, watch=None, **changes):
+def by_clock(path, seconds, listener=None, **changes):
     """A run whose steps take so many seconds each, and nothing else takes any."""
     clock = StepClock(seconds)
-    return trainer(path, watch, spoil=clock.tick, clock=clock, **changes)
+    return trainer(path, listener, spoil=clock.tick, clock=clock, **changes)
 
 
 BY_TIME = {"steps": None, "eval_every": None, "log_every": 1}
@@ -269,17 +269,17 @@ class Steps(Heard):
         super().__init__()
         self.steps = []
 
-    def stepped(self, now):
+    def on_step(self, now):
         self.steps.append(now)
 
 
 def test_the_time_left_and_the_speed_are_told(tmp_path):
-    watch = Steps()
-    by_clock(tmp_path / "run", 3.0, watch).train()
-    left = [now.seconds_left for now in watch.steps]
+    listener = Steps()
+    by_clock(tmp_path / "run", 3.0, listener).train()
+    left = [now.seconds_left for now in listener.steps]
     assert left[:-1] == pytest.approx([3.0 * (23 - step) for step in range(1, 23)])
     assert left[-1] is None
-    lines = [line for line in watch.lines if "loss" in line]
+    lines = [line for line in listener.lines if "loss" in line]
     assert [line["seconds"] for line in lines] == [3.0 * line["step"] for line in lines]
     assert {line["tokens_per_s"] for line in lines} == {round(5 * 13 / 3, 1)}
 
@@ -300,7 +300,7 @@ def test_zero_steps_evaluate_once(tmp_path):
 def test_without_a_run_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     heard = Heard()
-    outcome = Trainer(Numbers(new_model()), settings(), watch=heard).train()
+    outcome = Trainer(Numbers(new_model()), settings(), listener=heard).train()
     assert outcome.progress.step == 23
     assert [line["step"] for line in heard.lines if "val_loss" in line] == [0, 7, 14, 21, 23]
     assert list(tmp_path.iterdir()) == []
@@ -316,7 +316,7 @@ def test_saves_every_so_many_steps(tmp_path):
 
 def test_two_trainers_cannot_have_one_run(tmp_path):
     made = trainer(tmp_path / "run")
-    with made.run.held(), pytest.raises(CheckpointError, match="another process"):
+    with made.run.lock(), pytest.raises(CheckpointError, match="another process"):
         trainer(tmp_path / "run").train()
 
 
@@ -327,8 +327,8 @@ def test_tensorboard_shows_every_step_once_after_resuming(tmp_path, monkeypatch)
     seconds = itertools.count(1_000_000_000)
     clock = SimpleNamespace(time=lambda: next(seconds))
     monkeypatch.setattr("tensorboard.summary.writer.event_file_writer.time", clock)
-    for watch in (Interrupts(5), Interrupts(12), None):
-        trainer(tmp_path / "run", watch, tensorboard=True).train()
+    for listener in (Interrupts(5), Interrupts(12), None):
+        trainer(tmp_path / "run", listener, tensorboard=True).train()
     events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     events.Reload()
     steps = [event.step for event in events.Scalars("loss/training")]

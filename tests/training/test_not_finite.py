@@ -47,11 +47,11 @@ def test_a_skipped_step_leaves_the_parameters_alone():
     seen = []
 
     class Looks(Heard):
-        def stepped(self, now):
+        def on_step(self, now):
             seen.append({name: t.clone() for name, t in parameters(model).items()})
 
     model = new_model()
-    Trainer(Numbers(model, Spoil(numbers=[4])), settings(), watch=Looks()).train()
+    Trainer(Numbers(model, Spoil(numbers=[4])), settings(), listener=Looks()).train()
     changed = [
         any(not torch.equal(before[name], after[name]) for name in before)
         for before, after in pairwise(seen)

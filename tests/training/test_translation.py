@@ -18,7 +18,7 @@ from glasshead.text.pairs import Pair
 from glasshead.text.sources import Report
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer
 from glasshead.training.optim import hidden_matrices
-from glasshead.training.parallel import PairConfig, Parallel
+from glasshead.training.parallel_corpus import PairConfig, ParallelCorpus
 from glasshead.training.translation import SPECIALS, TranslationTask, bleu, disagreement
 from tests.training.cases import metrics, same_ending
 from tests.training.pair_cases import pair_trainer, toy_pairs
@@ -44,7 +44,7 @@ def new_task(config=None, pairs=None, model=None, **changes):
     shape = {"max_len": 37, "n_layers": 1, "n_heads": 2, "d_model": 14, **(model or {})}
     made = Transformer(TransformerConfig(vocab_size=tokenizer.vocab_size, **shape))
     return TranslationTask(
-        made, tokenizer, Parallel(pairs[:41], pairs[41:]), config, seed=5, **changes
+        made, tokenizer, ParallelCorpus(pairs[:41], pairs[41:]), config, seed=5, **changes
     )
 
 
@@ -189,7 +189,7 @@ def test_dropping_merges_needs_merges():
         TranslationTask(
             model,
             ByteTokenizer(SPECIALS),
-            Parallel(pairs[:3], pairs[3:]),
+            ParallelCorpus(pairs[:3], pairs[3:]),
             PairConfig(bpe_dropout=0.1),
             seed=1,
         )

@@ -31,7 +31,7 @@ from glasshead.lab.claims.stats import Interval, cohens_d, difference, mean
 from glasshead.lab.referents import Truth, head_figures
 from glasshead.model.transformer import Reader
 from glasshead.text.tinyworld import Story, World
-from glasshead.training.refer import story_batch
+from glasshead.training.pronouns import story_batch
 
 __all__ = ["CLAIM", "judge", "last_pronoun", "measure"]
 

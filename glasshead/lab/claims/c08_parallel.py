@@ -13,8 +13,8 @@ from glasshead.lab.claims.drawing import AGAINST, FOR, GREY, OTHER, band, tidy
 from glasshead.lab.claims.rnn import LSTMReader, count, equal
 from glasshead.lab.claims.stats import Interval, mean, ratio
 from glasshead.lab.claims.timing import Work, by_turns
+from glasshead.machine import pick_device
 from glasshead.model.gpt import GPT, GPTConfig
-from glasshead.training.machine import pick_device
 
 __all__ = ["CLAIM", "at_once", "judge", "measure", "one_by_one"]
 

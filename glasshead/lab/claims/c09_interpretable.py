@@ -28,7 +28,7 @@ from glasshead.lab.looking import attentions, cut
 from glasshead.lab.referents import Head, Truth
 from glasshead.model.transformer import Reader
 from glasshead.text.tinyworld import Story
-from glasshead.training.refer import StoryBatch, story_batch
+from glasshead.training.pronouns import StoryBatch, story_batch
 
 __all__ = ["CLAIM", "judge", "measure", "more_attended"]
 

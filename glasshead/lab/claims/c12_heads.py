@@ -26,7 +26,7 @@ from glasshead.lab.referents import Head
 from glasshead.model.transformer import Reader
 from glasshead.observe.ablation import ablating
 from glasshead.text.tinyworld import Story
-from glasshead.training.refer import NOWHERE, StoryBatch, story_batch
+from glasshead.training.pronouns import NOWHERE, StoryBatch, story_batch
 
 __all__ = ["CLAIM", "as_trained", "divergence", "judge", "measure"]
 

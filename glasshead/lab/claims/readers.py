@@ -30,7 +30,7 @@ from glasshead.text.tokenizer import WordTokenizer
 from glasshead.training.config import TrainConfig
 from glasshead.training.loop import Trainer
 from glasshead.training.presets import find_preset
-from glasshead.training.refer import NOWHERE, ReferTask, Stories, StoryBatch, story_batch
+from glasshead.training.pronouns import NOWHERE, PronounTask, Stories, StoryBatch, story_batch
 
 __all__ = [
     "BEST_FACTOR",
@@ -226,7 +226,7 @@ def _train(
         answered(told, classes), answered(story_batch(held, tokenizer(), LANG), classes)
     )
     size = training.batch_size
-    task = ReferTask(model, tokenizer(), stories, LANG, batch_size=size, seed=seed)
+    task = PronounTask(model, tokenizer(), stories, LANG, batch_size=size, seed=seed)
     config = usual_with(steps, seed, factor, batch_size=size, optimizer=training.optimizer)
     outcome = Trainer(task, config).train()
     if outcome.signal:

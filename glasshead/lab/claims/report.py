@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from glasshead.checkpoint.files import replacing
+from glasshead.checkpoint.files import atomic_write
 from glasshead.errors import InputError
 from glasshead.lab.claims import claim_modules, load_claim
 from glasshead.lab.claims.drawing import render
@@ -71,7 +71,7 @@ def write_page(found: Found, path: Path, lang: str) -> None:
     """One file with all its pictures, in both languages; `lang` is the one it opens in."""
     page = html(found.claims, found.ladder, _figures(found), lang)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
+    with atomic_write(path) as file:
         file.write(page.encode())
 
 
@@ -86,7 +86,7 @@ def write_docs(found: Found, folder: Path) -> list[Path]:
     files[folder / "claims.md"] = markdown(found.claims, found.ladder).encode()
     files[folder / "claims.json"] = _as_json(found).encode()
     for path, content in files.items():
-        with replacing(path) as file:
+        with atomic_write(path) as file:
             file.write(content)
     return list(files)
 

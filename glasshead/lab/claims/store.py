@@ -19,7 +19,7 @@ from typing import Any
 
 import glasshead.lab.claims as package
 from glasshead import __version__
-from glasshead.checkpoint.files import replacing
+from glasshead.checkpoint.files import atomic_write
 from glasshead.errors import InputError, NotFiniteError
 from glasshead.lab.claims.claim import Evidence, Finding, Verdict, Words
 from glasshead.lab.claims.stats import Interval
@@ -153,9 +153,9 @@ def write(folder: Path, stored: Stored, figures: Mapping[str, bytes]) -> None:
     """`figures` are PNGs by language. The numbers come last: where they are, all is."""
     plain = as_stored(to_json(stored), f"the result of claim {stored.number}")
     for lang, picture in figures.items():
-        with replacing(folder / f"{stored.number:02}.{lang}.png") as file:
+        with atomic_write(folder / f"{stored.number:02}.{lang}.png") as file:
             file.write(picture)
-    with replacing(folder / f"{stored.number:02}.json") as file:
+    with atomic_write(folder / f"{stored.number:02}.json") as file:
         file.write(json.dumps(plain, ensure_ascii=False, indent=1).encode())
 
 

@@ -31,7 +31,7 @@ from glasshead.text.tinyworld import Story, World
 from glasshead.text.tinyworld.tokens import pieces, world_tokenizer
 from glasshead.text.tokenizer import WordTokenizer
 from glasshead.training.loop import Trainer
-from glasshead.training.parallel import PairConfig, Parallel
+from glasshead.training.parallel_corpus import PairConfig, ParallelCorpus
 from glasshead.training.presets import find_preset
 from glasshead.training.translation import TranslationTask
 
@@ -109,7 +109,7 @@ class _Remembering(WordTokenizer):
 
 
 @cache
-def told(langs: Langs) -> tuple[WordTokenizer, Parallel]:
+def told(langs: Langs) -> tuple[WordTokenizer, ParallelCorpus]:
     (source, target), stories = langs, World().stories("train")
     parts = (
         [
@@ -118,7 +118,7 @@ def told(langs: Langs) -> tuple[WordTokenizer, Parallel]:
         ]
         for k in (STORIES, HELD)
     )
-    return _Remembering(world_tokenizer(*langs)), Parallel(*parts)
+    return _Remembering(world_tokenizer(*langs)), ParallelCorpus(*parts)
 
 
 def fresh(langs: Langs, seed: int) -> Transformer:

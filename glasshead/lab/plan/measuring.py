@@ -26,7 +26,7 @@ from glasshead.observe.recording import observing
 from glasshead.training.config import TrainConfig
 from glasshead.training.language import Corpus, LanguageTask
 from glasshead.training.loop import Trainer
-from glasshead.training.progress import Now, ProgressListener
+from glasshead.training.progress import ProgressListener, Status
 
 __all__ = ["Compared", "compare", "generating", "observing_heads", "trained", "training"]
 
@@ -186,7 +186,7 @@ def trained(
         precision="bf16" if w.itemsize == 2 else "float32", eval_every=10**6,
         threads=torch.get_num_threads(), tensorboard=False, lr=1e-5, muon_lr=1e-5,
     )  # fmt: skip
-    trainer = Trainer(task, settings, watch=clock)
+    trainer = Trainer(task, settings, listener=clock)
     clock.static = lambda: sum(
         t.nbytes for t in (*trainer.model.parameters(), *trainer.optimizers.tensors().values())
     )
@@ -205,7 +205,7 @@ class _Clock(ProgressListener):
         self._memory: _Memory | None = None
         self._last = 0.0
 
-    def stepped(self, now: Now) -> None:
+    def on_step(self, now: Status) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         if self._memory is not None:

@@ -11,7 +11,7 @@ from glasshead.lab.plan.operations import Operation, Setting, operations, pairs
 from glasshead.lab.plan.shapes import Counts
 from glasshead.lab.plan.update import muon_flops, update_seconds
 from glasshead.model.gpt import GPTConfig
-from glasshead.training.machine import GRAPH_PAYS
+from glasshead.training.auto_settings import GRAPH_PAYS
 
 __all__ = ["TrainingPlan", "plan_training", "seconds_by_kind", "waited_for_python"]
 

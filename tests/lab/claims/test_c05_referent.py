@@ -22,7 +22,7 @@ from glasshead.lab.claims.readers import (
     tokenizer,
     untrained,
 )
-from glasshead.training.refer import NOWHERE, story_batch
+from glasshead.training.pronouns import NOWHERE, story_batch
 from tests.lab.claims.cases import BARELY, LANGS, evidence_fixture, measure_small
 
 BUDGET = Budget(True, (1,))

@@ -1,6 +1,6 @@
 """What a run can be trained on. Text, pairs and the reader's stories all begin and go on alike.
 
-A new subject is a class such as `Text` in language.py, and its line in `DATASETS` of runs.py.
+A new dataset is a class such as `Text` in language.py, and its line in `DATASETS` of runs.py.
 config.json keeps which one it was, with its settings and where it lies, so `--resume` finds it:
 
     "data": {"task": "text", "sources": [...], "text": {its settings}, "fingerprint": ...}
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from glasshead.model.gpt import GPT
     from glasshead.model.transformer import Transformer
 
-__all__ = ["Context", "Dataset", "Material", "Sources", "Translate", "of"]
+__all__ = ["Context", "Dataset", "Sources", "TrainingData", "Translate", "of"]
 
 # Names of files by what they are for, as config.json keeps them: sources, val.
 Sources = Mapping[str, Sequence[str | Path]]
@@ -41,7 +41,7 @@ class Context:
     """Where a run reads and writes, who watches and samples, and who trains with it."""
 
     cache: Path  # a folder for tokenised texts
-    watch: ProgressListener
+    listener: ProgressListener
     sampler: "Callable[[GPT, Tokenizer], str] | None" = None
     translator: Callable[[Tokenizer], Translate] | None = None
     progress: Callable[[int, int], object] = lambda done, total: None  # bytes tokenised
@@ -59,17 +59,17 @@ class Context:
 
 
 @dataclass(frozen=True, eq=False)
-class Material(Generic[Data]):
+class TrainingData(Generic[Data]):
     """What was read, and the tokenizer that reads it."""
 
     tokenizer: Tokenizer
     data: Data
-    fingerprint: str  # tells other material, or another split of it
+    fingerprint: str  # tells other data, or another split of it
     sources: Sources  # where it lies now
 
 
 class Dataset(ABC, Generic[Config, Data]):
-    """How material is read, and the task that it makes."""
+    """How data is read, and the task that it makes."""
 
     name: ClassVar[str]  # the word of `--task`, and the key of the settings in config.json
     kind: ClassVar[str]  # of model, as in checkpoint.KINDS
@@ -93,21 +93,21 @@ class Dataset(ABC, Generic[Config, Data]):
         self,
         sources: Sources,
         config: Config,
-        place: Context,
+        context: Context,
         *,
         tokenizer: Tokenizer | None = None,
         vocab_size: int | None = None,
-    ) -> Material[Data]:
+    ) -> TrainingData[Data]:
         """Read it all. Without a tokenizer one is trained, of `vocab_size` if that is given."""
 
     @abstractmethod
     def task(
         self,
         model: nn.Module,
-        material: Material[Data],
+        data: TrainingData[Data],
         config: Config,
         train: TrainConfig,
-        place: Context,
+        context: Context,
     ) -> Task:
         """What the loop is to do."""
 

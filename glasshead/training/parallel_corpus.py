@@ -12,7 +12,7 @@ from glasshead.errors import ConfigError, InputError
 from glasshead.text.pairs import Pair, read_pairs
 from glasshead.text.sources import Report
 
-__all__ = ["PairConfig", "Parallel", "read_parallel", "split_pairs"]
+__all__ = ["PairConfig", "ParallelCorpus", "read_parallel_corpus", "split_pairs"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class PairConfig:
 
 
 @dataclass(frozen=True, eq=False)
-class Parallel:
+class ParallelCorpus:
     """Pairs in two parts."""
 
     training: list[Pair]
@@ -82,13 +82,13 @@ class Parallel:
         return digest.hexdigest()[:20]
 
 
-def read_parallel(
+def read_parallel_corpus(
     sources: Sequence[str | Path], val: Sequence[str | Path], config: PairConfig, report: Report
-) -> Parallel:
+) -> ParallelCorpus:
     """Pairs from files two by two, source and target, or from single .tsv files."""
     pairs = _read(sources, config, report)
     if val:
-        parts = Parallel(pairs, _read(val, config, report))
+        parts = ParallelCorpus(pairs, _read(val, config, report))
         known = {_key(pair.target) for pair in parts.training}
         both = sum(_key(pair.target) in known for pair in parts.validation)
         if both:
@@ -106,7 +106,7 @@ def read_parallel(
     report.notes.append(
         f"{len(validation)} of {len(pairs)} pairs validate; none of their sentences trains"
     )
-    return Parallel(training, validation)
+    return ParallelCorpus(training, validation)
 
 
 def _read(files: Sequence[str | Path], config: PairConfig, report: Report) -> list[Pair]:

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from glasshead.errors import CheckpointError
 
-__all__ = ["RunningMean"]
+__all__ = ["EMA"]
 
 
-class RunningMean:
+class EMA:
     """mean <- decay * mean + (1 - decay) * params, after every step.
 
     Early on the decay is smaller, so that the start, which knows nothing, is soon forgotten.

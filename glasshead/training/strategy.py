@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from glasshead.checkpoint.processes import Processes
 from glasshead.errors import ConfigError
 from glasshead.training.config import TrainConfig
-from glasshead.training.task import Divisible, Task
+from glasshead.training.task import DistributedTask, Task
 
 __all__ = ["Alone", "spread_over"]
 
@@ -65,7 +65,7 @@ def spread_over(processes: Processes, task: Task, config: TrainConfig) -> Alone:
         return Alone(task, config, device)
     from glasshead.training.distributed import WAYS
 
-    if not isinstance(task, Divisible):
+    if not isinstance(task, DistributedTask):
         raise ConfigError(
             f"{type(task).__name__} cannot be trained by {processes.size} processes",
             hint="start it without torchrun",

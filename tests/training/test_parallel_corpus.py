@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 from glasshead.errors import ConfigError, InputError
 from glasshead.text.pairs import Pair
 from glasshead.text.sources import Report
-from glasshead.training.parallel import PairConfig, Parallel, read_parallel, split_pairs
+from glasshead.training.parallel_corpus import (
+    PairConfig,
+    ParallelCorpus,
+    read_parallel_corpus,
+    split_pairs,
+)
 from tests.training.pair_cases import toy_pairs, write_pairs
 
 SENTENCES = st.sampled_from([f"{word} {n}" for word in ("Ja", "ja", "nein ") for n in range(13)])
@@ -46,7 +51,7 @@ def test_pairs_come_from_files_two_by_two_and_from_tables(tmp_path):
     (tmp_path / "more.tsv").write_text("EINS\tone\t1\nzwei\ttwo\t2\n")
     report = Report()
     config = PairConfig(columns="2,1", lowercase=True)
-    parts = read_parallel([*files, tmp_path / "more.tsv"], files, config, report)
+    parts = read_parallel_corpus([*files, tmp_path / "more.tsv"], files, config, report)
     assert [pair.target for pair in parts.training[-2:]] == ["eins", "zwei"]
     assert [pair.source for pair in parts.training[-2:]] == ["one", "two"]
     assert len(parts.training) == 9
@@ -57,25 +62,25 @@ def test_pairs_come_from_files_two_by_two_and_from_tables(tmp_path):
 @pytest.mark.parametrize("change", ["another word", "one less", "another split", "sides swapped"])
 def test_other_pairs_have_another_fingerprint(change):
     pairs = toy_pairs(9)
-    before = Parallel(pairs[:7], pairs[7:]).fingerprint
+    before = ParallelCorpus(pairs[:7], pairs[7:]).fingerprint
     word = [Pair("neu", pairs[0].target, 1), *pairs[1:]]
     swapped = [Pair(pair.target, pair.source, pair.line) for pair in pairs]
     after = {
-        "another word": Parallel(word[:7], word[7:]),
-        "one less": Parallel(pairs[1:7], pairs[7:]),
-        "another split": Parallel(pairs[:6], pairs[6:]),
-        "sides swapped": Parallel(swapped[:7], swapped[7:]),
+        "another word": ParallelCorpus(word[:7], word[7:]),
+        "one less": ParallelCorpus(pairs[1:7], pairs[7:]),
+        "another split": ParallelCorpus(pairs[:6], pairs[6:]),
+        "sides swapped": ParallelCorpus(swapped[:7], swapped[7:]),
     }[change]
     assert after.fingerprint != before
-    assert Parallel(list(pairs[:7]), list(pairs[7:])).fingerprint == before
+    assert ParallelCorpus(list(pairs[:7]), list(pairs[7:])).fingerprint == before
 
 
 def test_too_few_pairs_and_odd_files_are_named(tmp_path):
     files = write_pairs(tmp_path, toy_pairs(3))
     with pytest.raises(InputError, match=r"3 pairs are too few to hold out val_share \(0.05\)"):
-        read_parallel(files, [], PairConfig(), Report())
+        read_parallel_corpus(files, [], PairConfig(), Report())
     with pytest.raises(InputError, match=r"toy\.src has no other side"):
-        read_parallel([*files, files[0]], [], PairConfig(), Report())
+        read_parallel_corpus([*files, files[0]], [], PairConfig(), Report())
 
 
 @pytest.mark.parametrize(

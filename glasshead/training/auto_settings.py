@@ -15,7 +15,7 @@ from glasshead.errors import ConfigError
 from glasshead.machine import amx_crashes, cpu_flags
 from glasshead.training.optim import hidden_matrices
 
-__all__ = ["pick_compile", "pick_device", "pick_graph", "pick_precision", "pick_threads"]
+__all__ = ["pick_compile", "pick_graph", "pick_precision", "pick_threads"]
 
 # Below so many parameters inside the blocks, handing work to a second thread costs more than
 # the work: at width 32 a step took 12 ms on one thread and 39 on two.
@@ -24,23 +24,6 @@ ONE_THREAD = 250_000
 BF16_PAYS = 2_000_000
 # Up to so many, the host cannot keep up with a GPU.
 GRAPH_PAYS = 50_000_000
-
-
-def pick_device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ConfigError(f"unknown device '{name}'", hint="cpu, cuda or cuda:1") from None
-    if device.type == "meta":  # torch's place for shapes without numbers
-        raise ConfigError(f"device '{name}' computes nothing", hint="cpu, cuda or cuda:1")
-    n_gpus = torch.cuda.device_count()
-    if device.type == "cuda" and (device.index or 0) >= n_gpus:
-        raise ConfigError(
-            f"device '{name}' is not there: torch sees {n_gpus} GPUs", hint="use --device cpu"
-        )
-    return device
 
 
 def pick_precision(name: str, device: torch.device, model: nn.Module) -> str:

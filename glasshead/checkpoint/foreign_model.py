@@ -7,8 +7,8 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any, Literal
 
-from glasshead.checkpoint.gguf_file import GGUFFile
-from glasshead.checkpoint.weights import SafetensorsFolder, Weights, read_json
+from glasshead.checkpoint.gguf_reader import GGUFFile
+from glasshead.checkpoint.safetensors_folder import SafetensorsFolder, Weights, read_json
 from glasshead.errors import InputError, install_hint, near_file
 from glasshead.text.foreign import find_tokenizer
 from glasshead.text.tokenizer import Tokenizer

@@ -1,4 +1,4 @@
-"""How a run begins: on new material, from where it stopped, or from another run's parameters.
+"""How a run begins: on new data, from where it stopped, or from another run's parameters.
 
 What it is trained on is a `Dataset`: one a line in DATASETS, and everything else follows.
 """
@@ -15,30 +15,31 @@ from torch import nn
 from glasshead.checkpoint import KINDS, RunConfig, RunFolder, load, load_parameters, parameters
 from glasshead.errors import CheckpointError, ConfigError, InputError, did_you_mean
 from glasshead.training.config import TrainConfig
+from glasshead.training.dataset import Context, Dataset, Sources, TrainingData, of
 from glasshead.training.language import TextDataset
 from glasshead.training.loop import Trainer
 from glasshead.training.presets import Preset
-from glasshead.training.refer import Refer
-from glasshead.training.subject import Context, Dataset, Material, Sources, of
+from glasshead.training.pronouns import PronounDataset
 from glasshead.training.task import Task
-from glasshead.training.translation import Pairs
-from glasshead.training.world_pairs import WorldPairs
+from glasshead.training.translation import PairDataset
+from glasshead.training.world_pairs import WorldDataset
 
 __all__ = [
     "DATASETS",
     "Context",
-    "begin",
-    "begin_from",
-    "check_same",
+    "check_same_settings",
+    "describe_settings",
     "find_dataset",
-    "follow",
-    "free_name",
-    "resume",
-    "shown",
+    "fine_tune",
+    "join_run",
+    "resume_run",
+    "start_run",
+    "unused_path",
 ]
 
 DATASETS: dict[str, Dataset[Any, Any]] = {
-    subject.name: subject for subject in (TextDataset(), Pairs(), Refer(), WorldPairs())
+    dataset.name: dataset
+    for dataset in (TextDataset(), PairDataset(), PronounDataset(), WorldDataset())
 }
 
 LARGEST = 10**6  # vocabulary; those in use have a quarter of it
@@ -65,66 +66,66 @@ def find_dataset(name: str) -> Dataset[Any, Any]:
     return DATASETS[name]
 
 
-def begin(
-    subject: Dataset[Any, Any],
+def start_run(
+    dataset: Dataset[Any, Any],
     sources: Sources,
     preset: Preset,
     flags: dict[str, Any],
     out: Path,
-    place: Context,
+    context: Context,
 ) -> Trainer:
     """A new run: the preset's settings, and the flags over them."""
-    settings = _settings(subject, preset, flags)
-    _check_graph(subject, flags, place)
-    config = subject.settings(settings, flags)
-    train = _train_config(subject, of(TrainConfig, settings))
-    made_of, make = _made_of(subject), KINDS[subject.kind][1]
+    settings = _settings(dataset, preset, flags)
+    _check_graph(dataset, flags, context)
+    config = dataset.settings(settings, flags)
+    train = _train_config(dataset, of(TrainConfig, settings))
+    made_of, make = _made_of(dataset), KINDS[dataset.kind][1]
     shape = of(made_of, settings)
     made_of(**{**shape, "vocab_size": 1})  # wrong settings before long reading
-    _need_sources(subject, sources)
-    material = subject.read(sources, config, place, vocab_size=settings.get("vocab_size"))
+    _need_sources(dataset, sources)
+    training_data = dataset.read(sources, config, context, vocab_size=settings.get("vocab_size"))
     torch.manual_seed(train.seed)
-    model = make(made_of(**{**shape, **subject.model_settings(material.tokenizer)}))
-    return _start(subject, model, material, config, train, {}, out, place)
+    model = make(made_of(**{**shape, **dataset.model_settings(training_data.tokenizer)}))
+    return _start(dataset, model, training_data, config, train, {}, out, context)
 
 
-def shown(subject: Dataset[Any, Any], preset: Preset, flags: dict[str, Any]) -> str:
+def describe_settings(dataset: Dataset[Any, Any], preset: Preset, flags: dict[str, Any]) -> str:
     """What `begin` would take, as JSON. The vocabulary's size is null where the text decides."""
-    settings = _settings(subject, preset, flags)
+    settings = _settings(dataset, preset, flags)
     size = settings.get("vocab_size")
-    made_of = _made_of(subject)
+    made_of = _made_of(dataset)
     model = made_of(**{**of(made_of, settings), "vocab_size": size or 1})
     parts = {
         "says": preset.says,
-        subject.name: asdict(subject.config(**of(subject.config, settings))),
-        "train": asdict(_train_config(subject, of(TrainConfig, settings))),
+        dataset.name: asdict(dataset.config(**of(dataset.config, settings))),
+        "train": asdict(_train_config(dataset, of(TrainConfig, settings))),
         "model": {**asdict(model), "vocab_size": size},
     }
     return json.dumps(parts, indent=2)
 
 
-def begin_from(
-    subject: Dataset[Any, Any] | None,
+def fine_tune(
+    dataset: Dataset[Any, Any] | None,
     path: Path,
     sources: Sources,
     flags: dict[str, Any],
     out: Path,
-    place: Context,
+    context: Context,
 ) -> Trainer:
-    """A new run with the model, the tokenizer, the settings and, without another, the subject
+    """A new run with the model, the tokenizer, the settings and, without another, the dataset
     of a run."""
     loaded = load(path)
-    subject = subject or _subject_of(loaded.config, path)
-    if loaded.config.kind != subject.kind:
+    dataset = dataset or _subject_of(loaded.config, path)
+    if loaded.config.kind != dataset.kind:
         raise CheckpointError(
-            f"{path} is a {loaded.config.kind}, but {subject.name} trains a {subject.kind}",
-            hint=f"name the run of a {subject.kind}",
+            f"{path} is a {loaded.config.kind}, but {dataset.name} trains a {dataset.kind}",
+            hint=f"name the run of a {dataset.kind}",
         )
-    _check_flags(subject, flags)
-    _check_graph(subject, flags, place)
-    made_of, make = _made_of(subject), KINDS[subject.kind][1]
+    _check_flags(dataset, flags)
+    _check_graph(dataset, flags, context)
+    made_of, make = _made_of(dataset), KINDS[dataset.kind][1]
     changes = of(made_of, flags)
-    if fixed := {*changes} - SHAPELESS | {*of(subject.config, flags)} & subject.fixed:
+    if fixed := {*changes} - SHAPELESS | {*of(dataset.config, flags)} & dataset.fixed:
         raise ConfigError(
             f"{_flag(min(fixed))} cannot change with --from: {path} has its parameters already",
             hint="leave it out, or begin a new run without --from",
@@ -132,31 +133,31 @@ def begin_from(
     here = {"device": "auto", "precision": "auto", "compile": "auto", "graph": "auto",
             "threads": None}  # fmt: skip
     saved = {**loaded.config.train, **here, "eval_every": None}
-    train = _train_config(subject, {**saved, **of(TrainConfig, _lengths(flags))}, path)
-    own = loaded.config.data.get(subject.name, {})
-    config = _checked(subject.config, path, {**own, **of(subject.config, flags)})
-    _need_sources(subject, sources)
-    material = subject.read(sources, config, place, tokenizer=loaded.tokenizer)
+    train = _train_config(dataset, {**saved, **of(TrainConfig, _lengths(flags))}, path)
+    own = loaded.config.data.get(dataset.name, {})
+    config = _checked(dataset.config, path, {**own, **of(dataset.config, flags)})
+    _need_sources(dataset, sources)
+    training_data = dataset.read(sources, config, context, tokenizer=loaded.tokenizer)
     model = make(made_of(**{**loaded.config.model, **changes}))
     load_parameters(model, parameters(loaded.model), path / "model.safetensors")
     kept = {name: loaded.config.data[name] for name in ("imported",) if name in loaded.config.data}
     origin = {"from": str(path), "from_step": loaded.step, **kept}
-    return _start(subject, model, material, config, train, origin, out, place)
+    return _start(dataset, model, training_data, config, train, origin, out, context)
 
 
-def resume(
-    path: Path, sources: Sources, flags: dict[str, Any], place: Context, named: str | None = None
+def resume_run(
+    path: Path, sources: Sources, flags: dict[str, Any], context: Context, named: str | None = None
 ) -> Trainer:
     """The same run, from where it stopped. Sources are named only if they were moved: as text or
     as pairs, which `named` says."""
     run = RunFolder.open(path)
-    data, subject = run.config.data, _subject_of(run.config, path)
-    if named not in (None, subject.name):
+    data, dataset = run.config.data, _subject_of(run.config, path)
+    if named not in (None, dataset.name):
         raise ConfigError(
-            f"{path} was trained on {subject.name}, not on {named}", hint="leave the files out"
+            f"{path} was trained on {dataset.name}, not on {named}", hint="leave the files out"
         )
-    _check_graph(subject, flags, place)
-    saved = _saved(subject, run.config)
+    _check_graph(dataset, flags, context)
+    saved = _saved(dataset, run.config)
     for name, value in flags.items():
         if name not in CHANGEABLE and value != saved.get(name):
             raise ConfigError(
@@ -167,20 +168,20 @@ def resume(
     changes = _lengths({name: value for name, value in flags.items() if name in CHANGEABLE})
     if "device" in changes:
         changes = {"graph": "auto", **changes}
-    train = _train_config(subject, {**run.config.train, **changes}, path)
-    config = _checked(subject.config, path, data.get(subject.name, {}))
+    train = _train_config(dataset, {**run.config.train, **changes}, path)
+    config = _checked(dataset.config, path, data.get(dataset.name, {}))
     tokenizer, model = run.tokenizer(), run.config.new_model()
     kept: dict[str, Any] = {name: data[name] for name in ("sources", "val") if name in data}
-    material = subject.read({**kept, **sources}, config, place, tokenizer=tokenizer)
-    if material.fingerprint != data.get("fingerprint"):
+    training_data = dataset.read({**kept, **sources}, config, context, tokenizer=tokenizer)
+    if training_data.fingerprint != data.get("fingerprint"):
         raise CheckpointError(
-            f"{path} began with other {subject.name} than this",
+            f"{path} began with other {dataset.name} than this",
             hint="put the files back as they were, or begin a new run with --from",
         )
-    settled = train.settled(model)
-    place.processes.check_device(settled.device)
-    task = subject.task(model, material, config, settled, place)
-    if changes and place.processes.first:
+    settled = train.resolve_auto(model)
+    context.processes.check_device(settled.device)
+    task = dataset.task(model, training_data, config, settled, context)
+    if changes and context.processes.first:
         try:
             run.save_config(replace(run.config, train=asdict(settled)))
         except OSError as error:
@@ -188,20 +189,20 @@ def resume(
                 f"cannot write {path}/config.json: {error.strerror}",
                 hint="make room and try again; nothing is lost",
             ) from None
-    return _trainer(task, settled, run, place)
+    return _trainer(task, settled, run, context)
 
 
-def follow(place: Context) -> Trainer:
+def join_run(context: Context) -> Trainer:
     """What another process began, or goes on with, in this one."""
-    return resume(place.processes.told(), {}, {}, place)
+    return resume_run(context.processes.broadcast(), {}, {}, context)
 
 
-def check_same(
-    subject: Dataset[Any, Any], preset: Preset, flags: dict[str, Any], out: Path
+def check_same_settings(
+    dataset: Dataset[Any, Any], preset: Preset, flags: dict[str, Any], out: Path
 ) -> None:
     """That `begin` would make the run again that is there."""
-    saved = _saved(subject, RunFolder.open(out).config)
-    for name, value in _settings(subject, preset, flags).items():
+    saved = _saved(dataset, RunFolder.open(out).config)
+    for name, value in _settings(dataset, preset, flags).items():
         # What is decided only when it is made may be anything.
         if value not in (None, "auto", saved.get(name)) and name not in CHANGEABLE:
             raise CheckpointError(
@@ -210,7 +211,7 @@ def check_same(
             )
 
 
-def free_name(folder: Path, name: str) -> Path:
+def unused_path(folder: Path, name: str) -> Path:
     """A path in the folder that is not taken: name, name-2, name-3, ..."""
     number = 1
     while (path := folder / (f"{name}-{number}" if number > 1 else name)).exists():
@@ -229,43 +230,45 @@ def _subject_of(config: RunConfig, path: Path) -> Dataset[Any, Any]:
 
 
 def _start(
-    subject: Dataset[Any, Any],
+    dataset: Dataset[Any, Any],
     model: nn.Module,
-    material: Material[Any],
+    training_data: TrainingData[Any],
     config: Any,
     train: TrainConfig,
     origin: dict[str, Any],
     out: Path,
-    place: Context,
+    context: Context,
 ) -> Trainer:
-    settled = train.settled(model)
-    place.processes.check_device(settled.device)
-    task = subject.task(model, material, config, settled, place)
+    settled = train.resolve_auto(model)
+    context.processes.check_device(settled.device)
+    task = dataset.task(model, training_data, config, settled, context)
     places = {
         name: [str(Path(source).absolute()) for source in some]
-        for name, some in material.sources.items()
+        for name, some in training_data.sources.items()
     }
     data = {
-        "task": subject.name,
+        "task": dataset.name,
         **places,
-        subject.name: asdict(config),
-        "fingerprint": material.fingerprint,
+        dataset.name: asdict(config),
+        "fingerprint": training_data.fingerprint,
         **origin,
     }
     shape: Any = model.config
-    about = RunConfig(subject.kind, asdict(shape), asdict(settled), data)
-    return _trainer(task, settled, RunFolder.create(out, about, material.tokenizer, model), place)
+    about = RunConfig(dataset.kind, asdict(shape), asdict(settled), data)
+    return _trainer(
+        task, settled, RunFolder.create(out, about, training_data.tokenizer, model), context
+    )
 
 
-def _trainer(task: Task, train: TrainConfig, run: RunFolder, place: Context) -> Trainer:
-    if place.processes.first:
-        place.processes.told(run.path)  # who waits in `follow` for it
-    return Trainer(task, train, run, place.watch, place.processes)
+def _trainer(task: Task, train: TrainConfig, run: RunFolder, context: Context) -> Trainer:
+    if context.processes.first:
+        context.processes.broadcast(run.path)  # who waits in `follow` for it
+    return Trainer(task, train, run, context.listener, context.processes)
 
 
-def _settings(subject: Dataset[Any, Any], preset: Preset, flags: dict[str, Any]) -> dict[str, Any]:
+def _settings(dataset: Dataset[Any, Any], preset: Preset, flags: dict[str, Any]) -> dict[str, Any]:
     """All settings of a new run by name, the flags over the preset's."""
-    _check_flags(subject, flags)
+    _check_flags(dataset, flags)
     size = flags.get("vocab_size")
     if size is not None and not 1 <= size <= LARGEST:
         raise ConfigError(
@@ -274,61 +277,61 @@ def _settings(subject: Dataset[Any, Any], preset: Preset, flags: dict[str, Any])
     return {**preset.model, **preset.train, **preset.data, **_lengths(flags)}
 
 
-def _saved(subject: Dataset[Any, Any], config: RunConfig) -> dict[str, Any]:
+def _saved(dataset: Dataset[Any, Any], config: RunConfig) -> dict[str, Any]:
     """All settings of a run by name: a setting that is younger than the run has its default."""
-    configs: tuple[Any, ...] = (TrainConfig, _made_of(subject), subject.config)
+    configs: tuple[Any, ...] = (TrainConfig, _made_of(dataset), dataset.config)
     usual = {f.name: f.default for c in configs for f in fields(c) if f.default is not MISSING}
-    return {**usual, **config.train, **config.model, **config.data.get(subject.name, {})}
+    return {**usual, **config.train, **config.model, **config.data.get(dataset.name, {})}
 
 
-def _check_flags(subject: Dataset[Any, Any], flags: Mapping[str, Any]) -> None:
-    """Every flag means something for this subject."""
+def _check_flags(dataset: Dataset[Any, Any], flags: Mapping[str, Any]) -> None:
+    """Every flag means something for this dataset."""
 
     def meant(some: Dataset[Any, Any]) -> set[str]:
         configs: tuple[Any, ...] = (some.config, TrainConfig, _made_of(some))
         return {field.name for config in configs for field in fields(config)} - some.unused
 
-    for name in flags.keys() - meant(subject):
+    for name in flags.keys() - meant(dataset):
         others = [other.name for other in DATASETS.values() if name in meant(other)]
         raise ConfigError(
-            f"{_flag(name)} {flags[name]} has no meaning for {subject.name}",
+            f"{_flag(name)} {flags[name]} has no meaning for {dataset.name}",
             hint=f"leave it out; it is for {' and '.join(others)}",
         )
 
 
-def _check_graph(subject: Dataset[Any, Any], flags: Mapping[str, Any], place: Context) -> None:
+def _check_graph(dataset: Dataset[Any, Any], flags: Mapping[str, Any], context: Context) -> None:
     """A step is recorded where it can be; who asks for it is told where it cannot."""
     against = ""
-    if not subject.alike:
-        against = f"batches of {subject.name} differ in shape"
-    elif place.processes.size > 1:
-        against = f"{place.processes.size} processes train together"
+    if not dataset.alike:
+        against = f"batches of {dataset.name} differ in shape"
+    elif context.processes.size > 1:
+        against = f"{context.processes.size} processes train together"
     if against and flags.get("graph") == "on":
         raise ConfigError(
             f"--graph on: a step cannot be recorded where {against}", hint="leave --graph out"
         )
 
 
-def _need_sources(subject: Dataset[Any, Any], sources: Sources) -> None:
-    if subject.example and not sources.get("sources"):
-        raise InputError(f"no {subject.name} to train on", hint=f"name a file: {subject.example}")
+def _need_sources(dataset: Dataset[Any, Any], sources: Sources) -> None:
+    if dataset.example and not sources.get("sources"):
+        raise InputError(f"no {dataset.name} to train on", hint=f"name a file: {dataset.example}")
 
 
 def _train_config(
-    subject: Dataset[Any, Any], values: dict[str, Any], path: Path | None = None
+    dataset: Dataset[Any, Any], values: dict[str, Any], path: Path | None = None
 ) -> TrainConfig:
     train = _checked(TrainConfig, path, values) if path else TrainConfig(**values)
-    if train.stop_on not in subject.measures:
+    if train.stop_on not in dataset.measures:
         raise ConfigError(
-            f"stop_on ({train.stop_on}) is not measured on {subject.name}",
-            hint=f"choose one of: {', '.join(subject.measures)}",
+            f"stop_on ({train.stop_on}) is not measured on {dataset.name}",
+            hint=f"choose one of: {', '.join(dataset.measures)}",
         )
     return train
 
 
-def _made_of(subject: Dataset[Any, Any]) -> Any:
+def _made_of(dataset: Dataset[Any, Any]) -> Any:
     """The config of its model."""
-    return KINDS[subject.kind][0]
+    return KINDS[dataset.kind][0]
 
 
 def _lengths(flags: dict[str, Any]) -> dict[str, Any]:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import Tensor
 
-from glasshead.checkpoint.files import read_tensors, replacing, sync_folder, write_tensors
+from glasshead.checkpoint.files import atomic_write, read_tensors, sync_folder, write_tensors
 from glasshead.checkpoint.processes import ALONE, Processes
 from glasshead.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from glasshead.checkpoint.sharded import PartWriter
+    from glasshead.checkpoint.sharded import ShardWriter
 
 try:
     import fcntl
@@ -62,10 +62,10 @@ class States:
         """The new state becomes the last; the last becomes the previous, unless told not to."""
         last = self.state_files[0]
         about = {"step": str(state.progress["step"]), "progress": json.dumps(state.progress)}
-        with replacing(last, partial(self._make_way, last, rotate)) as file:
+        with atomic_write(last, partial(self._make_way, last, rotate)) as file:
             write_tensors(file, state.tensors, about)
 
-    def save_parts(self, state: State, writer: "PartWriter", rotate: bool = True) -> None:
+    def save_parts(self, state: State, writer: "ShardWriter", rotate: bool = True) -> None:
         """The same by several processes, each with its part, in the background."""
         last = self.state_files[0].with_suffix("")
         new = last.with_name(".last.new")
@@ -99,8 +99,8 @@ class States:
         False before the first save. `restore` raises CheckpointError for a state that cannot be.
         Several processes get the same state or none, each its part of it as `like` says.
         """
-        last, previous = processes.told(self.states)
-        if not processes.told(last.exists() or previous.exists()):
+        last, previous = processes.broadcast(self.states)
+        if not processes.broadcast(last.exists() or previous.exists()):
             return False
 
         def read(file: Path) -> None:
@@ -109,12 +109,12 @@ class States:
                 restore(read_state(file, like), file)
             except CheckpointError as found:
                 error = found
-            if not processes.agree(error is None):
+            if not processes.all_true(error is None):
                 raise error or CheckpointError(
                     f"another process cannot read {file}", hint="let all of them see its folder"
                 )
 
-        if not last_is_good and processes.told(previous.exists()):
+        if not last_is_good and processes.broadcast(previous.exists()):
             read(previous)
             return True
         used, _ = first_whole([last, previous], read, processes.first)
@@ -126,7 +126,7 @@ class States:
         return True
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         """While one process trains here, no other may."""
         with open(self.path / "state" / "lock", "wb") as file:
             if fcntl is not None:
@@ -144,9 +144,9 @@ class States:
 
 def read_state(file: Path, like: Like | None = None) -> State:
     if file.is_dir():
-        from glasshead.checkpoint.sharded import read_parts
+        from glasshead.checkpoint.sharded import read_shards
 
-        return State(*read_parts(file, like))
+        return State(*read_shards(file, like))
     tensors, about = read_tensors(file, like)
     try:
         return State(tensors, dict(json.loads(about["progress"])))

@@ -7,8 +7,10 @@ import torch
 
 from glasshead.checkpoint.processes import Processes
 from glasshead.errors import ConfigError, InputError
-from glasshead.training import machine, runs
+from glasshead.machine import pick_device
+from glasshead.training import auto_settings
 from glasshead.training.presets import find_preset, presets_for
+from glasshead.training.start import Context, find_dataset, start_run
 from tests.training.cases import Heard, Numbers, metrics, new_model, settings, trainer
 
 cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -17,18 +19,18 @@ CPU = torch.device("cpu")
 
 def test_small_models_use_one_thread_and_large_ones_all():
     small, large = new_model(), new_model(d_model=256, n_heads=2)
-    assert machine.pick_threads(None, small) == 1
-    assert machine.pick_threads(None, large) == torch.get_num_threads()
-    assert machine.pick_threads(3, small) == 3
+    assert auto_settings.pick_threads(None, small) == 1
+    assert auto_settings.pick_threads(None, large) == torch.get_num_threads()
+    assert auto_settings.pick_threads(3, small) == 3
 
 
 def test_what_is_asked_for_is_not_overruled():
     model = new_model()
     for name in ("float32", "bf16"):
-        assert machine.pick_precision(name, CPU, model) == name
+        assert auto_settings.pick_precision(name, CPU, model) == name
     for name in ("on", "off"):
-        assert machine.pick_compile(name, CPU, is_long=True) == name
-    assert machine.pick_compile("auto", CPU, is_long=True) == "off"
+        assert auto_settings.pick_compile(name, CPU, is_long=True) == name
+    assert auto_settings.pick_compile("auto", CPU, is_long=True) == "off"
 
 
 @pytest.mark.parametrize(
@@ -43,26 +45,26 @@ def test_what_is_asked_for_is_not_overruled():
     ],
 )
 def test_bf16_is_picked_on_a_cpu_that_is_good_at_it(monkeypatch, flags, limit, crashes, picked):
-    monkeypatch.setattr(machine, "cpu_flags", lambda: frozenset(flags))
-    monkeypatch.setattr(machine, "amx_crashes", lambda: crashes)
+    monkeypatch.setattr(auto_settings, "cpu_flags", lambda: frozenset(flags))
+    monkeypatch.setattr(auto_settings, "amx_crashes", lambda: crashes)
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
     if limit:
         monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
     large = new_model(d_model=512, n_heads=2)
-    assert machine.pick_precision("auto", CPU, large) == picked
-    assert machine.pick_precision("auto", CPU, new_model()) == "float32"
+    assert auto_settings.pick_precision("auto", CPU, large) == picked
+    assert auto_settings.pick_precision("auto", CPU, new_model()) == "float32"
 
 
 def test_a_device_that_is_not_there_is_named():
     for name in ("cuda:99", "abacus", "meta", "meta:0"):
         with pytest.raises(ConfigError, match=name) as caught:
-            machine.pick_device(name)
+            pick_device(name)
         assert caught.value.hint
 
 
 def test_what_was_picked_is_in_the_config(tmp_path):
     config = settings(threads=None, precision="auto", compile="auto", eval_every=None, steps=40)
-    settled = config.settled(new_model())
+    settled = config.resolve_auto(new_model())
     assert (settled.threads, settled.compile, settled.eval_every) == (1, "off", 2)
     assert "auto" not in json.dumps([settled.precision, settled.compile, settled.device])
 
@@ -104,7 +106,7 @@ def test_a_gpu_learns_and_skips_bad_steps_without_a_look(compile, optimizer):
         device="cuda", precision="auto", compile=compile, optimizer=optimizer, steps=60, lr=0.01,
         graph="off",  # a record would hold the batch that is spoilt, or none
     )  # fmt: skip
-    outcome = Trainer(task, config, watch=heard).train()
+    outcome = Trainer(task, config, listener=heard).train()
     assert outcome.progress.skipped == 2
     assert all(p.isfinite().all() for p in model.parameters())
     losses = [line["val_loss"] for line in heard.lines if "val_loss" in line]
@@ -138,14 +140,14 @@ def test_a_recorded_step_learns_what_the_step_itself_learns(optimizer):
             device="cuda", precision="float32", compile="off", optimizer=optimizer, steps=40,
             log_every=1, graph=graph,
         )  # fmt: skip
-        Trainer(OnGPU(new_model()), config, watch=heard).train()
+        Trainer(OnGPU(new_model()), config, listener=heard).train()
         curves.append([line["loss"] for line in heard.lines if "loss" in line])
     assert curves[1] == pytest.approx(curves[0], rel=1e-4)
     assert curves[0][-1] < curves[0][0] - 0.3
 
 
 def test_a_step_is_recorded_on_a_gpu_alone():
-    from glasshead.training.machine import pick_graph
+    from glasshead.training.auto_settings import pick_graph
 
     assert pick_graph("auto", torch.device("cpu"), new_model()) == "off"
     assert pick_graph("auto", torch.device("cuda"), new_model()) == "on"
@@ -164,11 +166,11 @@ def test_a_step_is_recorded_on_a_gpu_alone():
 def test_a_step_that_cannot_be_recorded_is_refused_before_anything_is_read(
     tmp_path, name, processes, why
 ):
-    place = runs.Context(tmp_path, Heard(), processes=Processes(size=processes))
+    context = Context(tmp_path, Heard(), processes=Processes(size=processes))
     preset = find_preset(presets_for(name)[0], name)
 
     def begin(graph):
-        runs.begin(runs.find_dataset(name), {}, preset, {"graph": graph}, tmp_path / "run", place)
+        start_run(find_dataset(name), {}, preset, {"graph": graph}, tmp_path / "run", context)
 
     with pytest.raises(ConfigError, match=f"--graph on: a step cannot be .* {why}") as caught:
         begin("on")

@@ -8,11 +8,12 @@ from glasshead.errors import ConfigError
 from glasshead.model.transformer import Reader, TransformerConfig
 from glasshead.text.tinyworld import World
 from glasshead.text.tinyworld.tokens import world_tokenizer
-from glasshead.training import runs
+from glasshead.training.config import TrainConfig
 from glasshead.training.presets import find_preset
 from glasshead.training.progress import ProgressListener
-from glasshead.training.refer import NOWHERE, Refer, ReferConfig, named, story_batch
-from glasshead.training.world_pairs import WorldConfig, WorldPairs
+from glasshead.training.pronouns import NOWHERE, PronounConfig, PronounDataset, named, story_batch
+from glasshead.training.start import Context, resume_run, start_run
+from glasshead.training.world_pairs import WorldConfig, WorldDataset
 
 TOKENIZER = world_tokenizer("zh")
 STORIES = [World(5).story("train", index) for index in range(23)]
@@ -28,16 +29,16 @@ def model():
 
 
 @pytest.fixture
-def place(tmp_path):
-    return runs.Context(tmp_path / "cache", ProgressListener())
+def context(tmp_path):
+    return Context(tmp_path / "cache", ProgressListener())
 
 
 @pytest.fixture
-def task(model, place):
-    config = ReferConfig(stories=29, val_stories=11, world=5)
-    material = Refer().read({}, config, place)
-    train = runs.TrainConfig(batch_size=7, seed=3)
-    return Refer().task(model, material, config, train, place)
+def task(model, context):
+    config = PronounConfig(stories=29, val_stories=11, world=5)
+    data = PronounDataset().read({}, config, context)
+    train = TrainConfig(batch_size=7, seed=3)
+    return PronounDataset().task(model, data, config, train, context)
 
 
 @pytest.mark.parametrize("lang", ["zh", "en", "de"])
@@ -78,16 +79,18 @@ def test_a_batch_depends_on_its_number_alone_and_is_no_wider_than_it_must(task):
     assert task.tokens(first) == (first.ids != 0).sum()
 
 
-def test_what_validates_is_not_trained_on_and_never_of_the_split_for_tests(place):
-    stories = Refer().read({}, ReferConfig(stories=31, val_stories=17, world=5), place).data
+def test_what_validates_is_not_trained_on_and_never_of_the_split_for_tests(context):
+    stories = (
+        PronounDataset().read({}, PronounConfig(stories=31, val_stories=17, world=5), context).data
+    )
     told = [World(5).story("train", index) for index in range(48)]
     assert torch.equal(stories.training.ids, story_batch(told[:31], TOKENIZER, "zh").ids)
     assert torch.equal(stories.validation.ids, story_batch(told[31:], TOKENIZER, "zh").ids)
 
 
-def test_other_stories_have_another_fingerprint(place):
+def test_other_stories_have_another_fingerprint(context):
     prints = {
-        Refer().read({}, ReferConfig(stories=n, world=world), place).fingerprint
+        PronounDataset().read({}, PronounConfig(stories=n, world=world), context).fingerprint
         for n, world in ((5, 1), (5, 2), (6, 1))
     }
     assert len(prints) == 3
@@ -102,37 +105,37 @@ def test_the_sample_shows_an_answer_behind_each_pronoun_of_the_document(task):
     assert task.sample().count("它(→") == 2
 
 
-def test_a_reader_learns_and_goes_on_where_it_stopped(tmp_path, place):
+def test_a_reader_learns_and_goes_on_where_it_stopped(tmp_path, context):
     flags = {"steps": 40, "stories": 300, "val_stories": 50, "tensorboard": False, "eval_every": 40}
     preset = find_preset("reader", "refer")
     path = tmp_path / "run"
-    trainer = runs.begin(Refer(), {}, preset, {**flags, "device": "cpu"}, path, place)
+    trainer = start_run(PronounDataset(), {}, preset, {**flags, "device": "cpu"}, path, context)
     before = trainer.task.evaluate()["val_loss"]
     assert trainer.train().progress.best["val_loss"] < before - 1.5
     run = load(path)
     assert isinstance(run.model, Reader)
     assert run.tokenizer.vocab_size == TOKENIZER.vocab_size
-    assert runs.resume(path, {}, {"steps": 42}, place).train().progress.step == 42
+    assert resume_run(path, {}, {"steps": 42}, context).train().progress.step == 42
     with pytest.raises(ConfigError, match="--stories 7 differs from the run's 300"):
-        runs.resume(path, {}, {"stories": 7}, place)
+        resume_run(path, {}, {"stories": 7}, context)
 
 
-def test_a_translator_of_the_world_is_a_run_like_any_other(tmp_path, place):
+def test_a_translator_of_the_world_is_a_run_like_any_other(tmp_path, context):
     flags = {"steps": 2, "stories": 40, "val_stories": 9, "langs": "en,zh", "tensorboard": False}
     preset = find_preset("translator", "world")
-    trainer = runs.begin(WorldPairs(), {}, preset, flags, tmp_path / "run", place)
+    trainer = start_run(WorldDataset(), {}, preset, flags, tmp_path / "run", context)
     trainer.train()
     run = load(tmp_path / "run")
     story = World(0).story("train", 3)
     assert run.tokenizer.decode(run.tokenizer.encode_ids(story.text("en"))) == story.text("en")
-    assert runs.resume(tmp_path / "run", {}, {"steps": 3}, place).train().progress.step == 3
+    assert resume_run(tmp_path / "run", {}, {"steps": 3}, context).train().progress.step == 3
 
 
 @pytest.mark.parametrize(
     ("config", "settings", "error"),
     [
-        (ReferConfig, {"lang": "fr"}, "no language 'fr'"),
-        (ReferConfig, {"stories": 0}, r"stories \(0\) must be at least 1"),
+        (PronounConfig, {"lang": "fr"}, "no language 'fr'"),
+        (PronounConfig, {"stories": 0}, r"stories \(0\) must be at least 1"),
         (WorldConfig, {"langs": "zh,fr"}, "no language 'fr'"),
         (WorldConfig, {"langs": "zh"}, r"langs \(zh\) must be two"),
         (WorldConfig, {"val_stories": 0}, r"val_stories \(0\) must be at least 1"),

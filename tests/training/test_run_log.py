@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from glasshead.training.plot import draw_losses, smooth
-from glasshead.training.progress import Now, ProgressBar, ProgressLines, sparkline
-from glasshead.training.record import Journal, RunLog
+from glasshead.training.progress import ProgressBar, ProgressLines, Status, sparkline
+from glasshead.training.run_log import Journal, RunLog
 
-NOW = Now(step=1200, done=0.5, loss=2.5, tokens_per_s=34567.8, seconds_left=125)
+NOW = Status(step=1200, done=0.5, loss=2.5, tokens_per_s=34567.8, seconds_left=125)
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\n", codec="utf-8")), max_size=5))
@@ -69,9 +69,9 @@ def test_a_sparkline_of_equal_values_is_flat(value, n, width):
 
 
 def test_lines_go_to_stderr_one_an_evaluation(capsys):
-    watch = ProgressLines()
-    watch.stepped(NOW)
-    watch.evaluated(NOW, {"val_loss": 1.25}, best=True, sample="never\nshown")
+    listener = ProgressLines()
+    listener.on_step(NOW)
+    listener.on_evaluation(NOW, {"val_loss": 1.25}, best=True, sample="never\nshown")
     out, err = capsys.readouterr()
     assert out == ""
     assert err == "step  1,200  loss 2.5000  val_loss 1.2500 *  34,568 tokens/s  2:05 left\n"
@@ -86,7 +86,7 @@ def test_a_bar_is_drawn_at_most_ten_times_a_second():
     shown = []
     with bar:
         for step in range(5):
-            bar.stepped(replace(NOW, step=step))
+            bar.on_step(replace(NOW, step=step))
             shown += re.findall(r"step (\d)", file.getvalue())[-1:]
     assert shown == ["0", "0", "2", "2", "4"]
 
@@ -96,9 +96,9 @@ def test_a_bar_shows_loss_speed_time_left_and_a_curve():
     console = Console(file=file, force_terminal=True, width=100, color_system=None)
     with ProgressBar(console) as bar:
         for loss in (4.0, 3.0, 2.0):
-            bar.logged(10, {"loss": loss})
-        bar.stepped(NOW)
-        bar.evaluated(NOW, {"val_loss": 1.25}, best=False, sample="a\nsample [with] brackets")
+            bar.on_log(10, {"loss": loss})
+        bar.on_step(NOW)
+        bar.on_evaluation(NOW, {"val_loss": 1.25}, best=False, sample="a\nsample [with] brackets")
         bar.say("back to step 3 [bold]")
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", file.getvalue())
     for part in (

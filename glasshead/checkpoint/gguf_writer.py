@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glasshead.checkpoint.files import not_written, sync_folder
-from glasshead.checkpoint.gguf_file import NAMES, gguf_package
+from glasshead.checkpoint.files import sync_folder, write_error
+from glasshead.checkpoint.gguf_reader import NAMES, gguf_package
 from glasshead.errors import ConfigError
 
 __all__ = ["check_gguf", "write_gguf"]
@@ -90,7 +90,7 @@ def write_gguf(
             os.replace(part, path)
         sync_folder(path.parent)
     except OSError as error:
-        raise not_written(f"cannot write {path}", error) from None
+        raise write_error(f"cannot write {path}", error) from None
 
 
 def check_gguf(settings: Mapping[str, Any], shapes: Mapping[str, Tensor]) -> None:

@@ -23,15 +23,23 @@ from glasshead.text.tinyworld import LANGUAGES, Story, World
 from glasshead.text.tinyworld.tokens import pieces, world_tokenizer
 from glasshead.text.tokenizer import Tokenizer, WordTokenizer
 from glasshead.training.config import TrainConfig
-from glasshead.training.subject import Context, Dataset, Material, Sources
+from glasshead.training.dataset import Context, Dataset, Sources, TrainingData
 
-__all__ = ["Refer", "ReferConfig", "ReferTask", "Stories", "StoryBatch", "named", "story_batch"]
+__all__ = [
+    "PronounConfig",
+    "PronounDataset",
+    "PronounTask",
+    "Stories",
+    "StoryBatch",
+    "named",
+    "story_batch",
+]
 
 NOWHERE = -1  # the answer where there is no pronoun
 
 
 @dataclass(frozen=True)
-class ReferConfig:
+class PronounConfig:
     """Which stories a reader reads. Every field is a flag of `glasshead train --task refer`."""
 
     lang: str = "zh"  # of the stories: zh, en, de
@@ -100,7 +108,7 @@ class Stories:
         return digest.hexdigest()[:20]
 
 
-class ReferTask:
+class PronounTask:
     """Name, at every pronoun of a story, the word that it stands for."""
 
     alike = False
@@ -138,7 +146,7 @@ class ReferTask:
         mine, every = (int((a != NOWHERE).sum()) for a in (batch.answers[rows], batch.answers))
         return (batch.rows(rows), mine / every) if mine else (batch, 0.0)
 
-    def with_model(self, model: nn.Module) -> "ReferTask":
+    def with_model(self, model: nn.Module) -> "PronounTask":
         assert isinstance(model, Reader)
         other = copy(self)
         other.model = model
@@ -181,10 +189,10 @@ def named(
     ]
 
 
-class Refer(Dataset[ReferConfig, Stories]):
+class PronounDataset(Dataset[PronounConfig, Stories]):
     """A Reader learns what the pronouns of the embedded world's stories stand for."""
 
-    name, kind, config = "refer", "reader", ReferConfig
+    name, kind, config = "refer", "reader", PronounConfig
     unused = frozenset({"pad", "eval_batches", "vocab_size", "n_decoder_layers", "shared"})
     fixed = frozenset({"lang"})
 
@@ -194,12 +202,12 @@ class Refer(Dataset[ReferConfig, Stories]):
     def read(
         self,
         sources: Sources,
-        config: ReferConfig,
-        place: Context,
+        config: PronounConfig,
+        context: Context,
         *,
         tokenizer: Tokenizer | None = None,
         vocab_size: int | None = None,
-    ) -> Material[Stories]:
+    ) -> TrainingData[Stories]:
         words = tokenizer or world_tokenizer(config.lang)
         if not isinstance(words, WordTokenizer):
             raise CheckpointError(
@@ -212,22 +220,22 @@ class Refer(Dataset[ReferConfig, Stories]):
             for n in (config.stories, config.val_stories)
         )
         stories = Stories(*parts)
-        return Material(words, stories, stories.fingerprint, {})
+        return TrainingData(words, stories, stories.fingerprint, {})
 
     def task(
         self,
         model: nn.Module,
-        material: Material[Stories],
-        config: ReferConfig,
+        data: TrainingData[Stories],
+        config: PronounConfig,
         train: TrainConfig,
-        place: Context,
-    ) -> ReferTask:
+        context: Context,
+    ) -> PronounTask:
         assert isinstance(model, Reader)
-        assert isinstance(material.tokenizer, WordTokenizer)
-        return ReferTask(
+        assert isinstance(data.tokenizer, WordTokenizer)
+        return PronounTask(
             model,
-            material.tokenizer,
-            material.data,
+            data.tokenizer,
+            data.data,
             config.lang,
             batch_size=train.batch_size,
             seed=train.seed,
