@@ -11,7 +11,8 @@ PACKAGE = ROOT / "glasshead"
 
 # A part imports itself and parts of earlier rows. Parts in one row do not know each other.
 ORDER = [
-    ["errors", "machine"],
+    ["errors"],
+    ["machine"],
     ["text", "attention"],
     ["model", "observe"],
     ["checkpoint"],
