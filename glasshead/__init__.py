@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from glasshead.checkpoint import export_model, import_model, load
     from glasshead.errors import GlassheadError as GlassheadError
     from glasshead.generation.simple import complete, look, translate
-    from glasshead.observe.atlas import open_glass
     from glasshead.observe.recording import observing
+    from glasshead.observe.trace import open_glass
 
 # GlassheadError is here as well; listed, its builtin methods would fill half of the page.
 __all__ = [
@@ -80,7 +80,7 @@ _PLACES = {
     "load": "checkpoint",
     "look": "generation.simple",
     "observing": "observe.recording",
-    "open_glass": "observe.atlas",
+    "open_glass": "observe.trace",
     "translate": "generation.simple",
 }
 

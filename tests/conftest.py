@@ -48,7 +48,7 @@ LONG = (
     "serve/test_page_mishaps.py",
     "serve/test_page_shell.py",
     "serve/test_page_look.py",
-    "observe/test_kernel.py",
+    "observe/test_triton_engine.py",
     "attention/test_backends.py",
     "test_lessons.py",
 )

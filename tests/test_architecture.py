@@ -53,7 +53,7 @@ def test_a_part_imports_itself_and_earlier_parts_only():
         ("attention/mask.py", "from ..model import gpt"),
         ("attention/mask.py", "from .. import cli"),
         ("attention/deep/er.py", "from ...model.gpt import GPT"),
-        ("model/gpt.py", "def f():\n    from glasshead.observe.atlas import Atlas"),
+        ("model/gpt.py", "def f():\n    from glasshead.observe.trace import Atlas"),
         ("observe/recording.py", "import glasshead.model.gpt as gpt"),
         ("training/loop.py", "if TYPE_CHECKING:\n    from glasshead.generation import beam"),
         ("lab/ladder.py", "import importlib\nimportlib.import_module('glasshead.cli')"),
@@ -71,7 +71,7 @@ def test_an_import_against_the_order_is_found(name, source):
     [
         ("text/corpus.py", "from glasshead.errors import InputError\nimport json"),
         ("attention/multihead.py", "from . import mask\nfrom .cache import Cache"),
-        ("observe/tiled.py", "from ..attention.mask import Mask"),
+        ("observe/tile_engine.py", "from ..attention.mask import Mask"),
         ("cli/steps.py", "from glasshead import __version__, lab"),
         ("__init__.py", "def load(path):\n    from glasshead.checkpoint import load"),
     ],

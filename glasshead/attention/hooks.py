@@ -4,7 +4,7 @@
         def after(self, call, context):
             return torch.zeros_like(context)
 
-    with attached({model.blocks[0].attention: Silence()}):     # glasshead.observe.hooks
+    with attach_hooks({model.blocks[0].attention: Silence()}):     # glasshead.observe.hooks
         model(ids)
 
 Each call of a layer runs its hooks in three rounds: all may hide pairs before the softmax; all may

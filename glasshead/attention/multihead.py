@@ -53,8 +53,8 @@ class MultiHeadAttention(nn.Module):
         dropout: chance that a weight is dropped, in training only.
         backend: "auto", "explicit", "sdpa" or "flex".
 
-    `hooks` see each call and may change it (`attention/hooks.py`); `observe.hooks.attached` sets
-    them for a while.
+    `hooks` see each call and may change it (`attention/hooks.py`); attach them for a while with
+    `observe.hooks.attach_hooks`.
     """
 
     hooks: tuple[AttentionHook, ...] = ()

@@ -52,9 +52,9 @@ def atlas(
     before it and takes the most time; --no-statistics leaves it for when it is asked for.
     """
     from glasshead.errors import InputError
-    from glasshead.generation.opening import open_subject
+    from glasshead.generation.opening import open_inspectable
     from glasshead.machine import pick_device
-    from glasshead.observe.subject import RecordConfig
+    from glasshead.observe.inspectable import RecordConfig
 
     if out.suffix != ".glass":
         raise InputError(f"{out} is not named .glass", hint=f"try -o {out.with_suffix('.glass')}")
@@ -62,7 +62,7 @@ def atlas(
         raise InputError(f"there is no folder {out.parent}", hint="make it, or choose another -o")
     start = time.perf_counter()
     chosen = None if layers is None else tuple(_numbers(layers))
-    subject = open_subject(model, pick_device(device))
+    subject = open_inspectable(model, pick_device(device))
     text = _text(file)
     with _bars() as bar:
         config = RecordConfig(chosen, "tensors", max_tokens, beyond, bar("reading"), out.parent)

@@ -19,8 +19,8 @@ from glasshead.cli.terminal import (
 )
 
 if TYPE_CHECKING:
-    from glasshead.observe.atlas import Trace
     from glasshead.observe.picture import Sheet
+    from glasshead.observe.trace import Trace
     from glasshead.observe.view import View
     from glasshead.observe.words import Word
 
@@ -218,7 +218,7 @@ def _recorded(
 ) -> "Trace":
     """What the model looked at, or what a file says that one looked at."""
     from glasshead.errors import InputError
-    from glasshead.observe.atlas import open_glass
+    from glasshead.observe.trace import open_glass
 
     path = Path(model)
     a_file = path.is_file() or (path.suffix and not path.exists())
@@ -229,11 +229,11 @@ def _recorded(
                 hint=f"leave the text out: glasshead look {model}",
             )
         return open_glass(path)
-    from glasshead.generation.opening import open_subject
+    from glasshead.generation.opening import open_inspectable
     from glasshead.machine import pick_device
-    from glasshead.observe.subject import RecordConfig
+    from glasshead.observe.inspectable import RecordConfig
 
-    subject = open_subject(path, pick_device(device))
+    subject = open_inspectable(path, pick_device(device))
     said = read_text(text)
     if text and os.path.isfile(text):  # of os.path: a text too long for a name is no file
         names = {"model": shlex.quote(model), "text": shlex.quote(text)}

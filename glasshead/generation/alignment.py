@@ -16,8 +16,8 @@ from glasshead.generation.decode import evaluating
 from glasshead.generation.rows import SpecialTokens
 from glasshead.model.layers import CrossBlock
 from glasshead.model.transformer import Transformer
-from glasshead.observe.hooks import attached
-from glasshead.observe.words import merge, spelled, words
+from glasshead.observe.hooks import attach_hooks
+from glasshead.observe.words import decode_tokens, merge, words
 from glasshead.text.tokenizer import Tokenizer
 
 __all__ = ["Alignment", "align", "usual_layer"]
@@ -55,13 +55,13 @@ def align(
     target_in = [SpecialTokens.of(tokenizer, model).bos, *target[:-1]]
     device = model.head.weight.device
     kept = _Keep()
-    with evaluating(list(model.modules())), attached({block.cross: kept}):
+    with evaluating(list(model.modules())), attach_hooks({block.cross: kept}):
         model(torch.tensor([source], device=device), torch.tensor([target_in], device=device))
         [call] = kept.calls
         weights, _ = observed(call.q, call.k, call.mask, call.scoring, weights=True, lse=False)
     assert weights is not None
     each = weights[0, :, : len(target)].cpu()  # (H, tokens, tokens)
-    rows, cols = (words(spelled(tokenizer, ids)) for ids in (target, source))
+    rows, cols = (words(decode_tokens(tokenizer, ids)) for ids in (target, source))
     merged = merge(each, rows, cols)  # (H, T, S)
     return Alignment([word.text for word in cols], [word.text for word in rows], merged, layer)
 

@@ -1,6 +1,6 @@
 """Open the model that a user names: a run, a folder of the transformers library, or a GGUF file.
 
-open_subject("runs/poems").record("春江潮水连海平")     # to look at it
+open_inspectable("runs/poems").record("春江潮水连海平")     # to look at it
 loaded, model = open_gpt("runs/poems", device)        # to continue texts
 """
 
@@ -10,24 +10,24 @@ import torch
 
 from glasshead.checkpoint import Run, kind_of, load
 from glasshead.errors import InputError
+from glasshead.generation.inspectable_runs import Reads, Translates
 from glasshead.generation.int8 import to_int8
-from glasshead.generation.recorded import Reads, Translates
 from glasshead.model.gpt import GPT
 from glasshead.model.transformer import Transformer
-from glasshead.observe.subject import Inspectable
+from glasshead.observe.inspectable import Inspectable
 from glasshead.observe.transformers_folder import TransformersFolder
 
-__all__ = ["open_gpt", "open_subject", "open_translator", "subject_of"]
+__all__ = ["make_inspectable", "open_gpt", "open_inspectable", "open_translator"]
 
 
-def open_subject(path: str | Path, device: torch.device | None = None) -> Inspectable:
+def open_inspectable(path: str | Path, device: torch.device | None = None) -> Inspectable:
     """Open a model to record its attention. A folder of transformers runs in that library."""
     if kind_of(path) == "transformers":
         return TransformersFolder(Path(path), device or torch.device("cpu"))
-    return subject_of(load(path), device or torch.device("cpu"))
+    return make_inspectable(load(path), device or torch.device("cpu"))
 
 
-def subject_of(loaded: Run, device: torch.device | None = None) -> Inspectable:
+def make_inspectable(loaded: Run, device: torch.device | None = None) -> Inspectable:
     """Prepare a loaded model for recording, where it is unless a device is given."""
     device = device or next(loaded.model.parameters()).device
     return (Translates if isinstance(loaded.model, Transformer) else Reads)(loaded, device)

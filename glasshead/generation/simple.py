@@ -12,13 +12,13 @@ from typing import overload
 from glasshead.checkpoint import Run, load
 from glasshead.errors import InputError
 from glasshead.generation.beam import SearchConfig
-from glasshead.generation.opening import open_subject, subject_of
+from glasshead.generation.opening import make_inspectable, open_inspectable
 from glasshead.generation.sampling import SamplingConfig
 from glasshead.generation.stream import start_ids, stream
 from glasshead.generation.translate import Translator
 from glasshead.model.gpt import GPT
 from glasshead.model.transformer import Transformer
-from glasshead.observe.atlas import Trace
+from glasshead.observe.trace import Trace
 
 __all__ = ["complete", "look", "translate"]
 
@@ -108,7 +108,7 @@ def look(run: str | Path | Run, text: str) -> Trace:
         run: what `load` gave, or the path of a run or of a folder of the transformers library,
             whose own model is then run.
     """
-    subject = subject_of(run) if isinstance(run, Run) else open_subject(run)
+    subject = make_inspectable(run) if isinstance(run, Run) else open_inspectable(run)
     return subject.record(text)
 
 

@@ -17,7 +17,7 @@ from glasshead.generation.beam import PAPER, Hypothesis, SearchConfig, check_n_b
 from glasshead.generation.rows import SpecialTokens
 from glasshead.generation.splitting import join, split
 from glasshead.model.transformer import Transformer
-from glasshead.observe.words import characters, spelled
+from glasshead.observe.words import characters, decode_tokens
 from glasshead.text.tokenizer import Tokenizer
 
 __all__ = ["Candidate", "Reading", "Translation", "Translator"]
@@ -128,7 +128,7 @@ class Translator:
 
     def _pieces(self, text: str) -> list[str]:
         ids = self.tokenizer.encode_ids(text).tolist()
-        return [piece.text for piece in characters(spelled(self.tokenizer, ids))]
+        return [piece.text for piece in characters(decode_tokens(self.tokenizer, ids))]
 
 
 def _together(one: Candidate, other: Candidate) -> Candidate:

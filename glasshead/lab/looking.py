@@ -20,7 +20,7 @@ from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.attention.scores import explicit, observed
 from glasshead.model.layers import CrossBlock
 from glasshead.model.transformer import Decoder, Encoder
-from glasshead.observe.hooks import attached
+from glasshead.observe.hooks import attach_hooks
 
 __all__ = ["attentions", "crossings", "cut", "looking"]
 
@@ -45,7 +45,7 @@ def _attention(block: nn.Module, name: str) -> MultiHeadAttention:
 def looking(layers: Sequence[MultiHeadAttention]) -> Iterator[list[Tensor]]:
     """The exact weights of every call, in the order of the calls. Changes no bit of the output."""
     maps: list[Tensor] = []
-    with attached({layer: _Look(maps) for layer in layers}):
+    with attach_hooks({layer: _Look(maps) for layer in layers}):
         yield maps
 
 
@@ -63,7 +63,7 @@ def cut(
     """
     maps: list[Tensor] = []
     chosen = layers if only is None else [layers[only[0]]]
-    with attached({layer: _Cut(maps, queries, keys, only and only[1]) for layer in chosen}):
+    with attach_hooks({layer: _Cut(maps, queries, keys, only and only[1]) for layer in chosen}):
         yield maps
 
 

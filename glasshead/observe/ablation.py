@@ -23,11 +23,11 @@ from glasshead.attention.mask import Mask
 from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.attention.scores import per_group
 from glasshead.errors import AblationError, ConfigError, InputError, did_you_mean
-from glasshead.observe.hooks import attached
-from glasshead.observe.layers import choose, find
-from glasshead.observe.record import exact, masked_scores
+from glasshead.observe.hooks import attach_hooks
+from glasshead.observe.layers import choose_layers, find_layers
+from glasshead.observe.trace_storage import masked_scores, to_float
 
-__all__ = ["ChangeHook", "Edge", "ablating", "changing"]
+__all__ = ["ChangeHook", "Edge", "ablating", "attach_change_hooks"]
 
 MODES = ("zero", "mean")
 BAND = 2**22  # weights that are computed at a time
@@ -79,17 +79,17 @@ def ablating(
     if mode not in MODES:
         raise ConfigError(f"unknown mode '{mode}'", hint=did_you_mean(mode, MODES))
     pairs, wanted_edges = [_pair(pair) for pair in heads], list(edges)
-    found = find(model, partly=all(edge.layer is not None for edge in wanted_edges))
+    found = find_layers(model, partly=all(edge.layer is not None for edge in wanted_edges))
     layers = [layer for layer, _ in found]
     silent: dict[int, list[int]] = defaultdict(list)
     hidden: dict[int, list[Edge]] = defaultdict(list)
     for where, head in pairs:
-        (index,) = choose(layers, [where])
+        (index,) = choose_layers(layers, [where])
         silent[index].append(head)
     for edge in wanted_edges:
         if edge.layer is None:
             _need_one_stack(layers)
-        for index in choose(layers, None if edge.layer is None else [edge.layer]):
+        for index in choose_layers(layers, None if edge.layer is None else [edge.layer]):
             hidden[index].append(edge)
     changes = {
         layer.index: _Ablation(
@@ -98,7 +98,7 @@ def ablating(
         for layer, module in found
         if silent[layer.index] or hidden[layer.index]
     }
-    with changing(found, changes):
+    with attach_change_hooks(found, changes):
         yield
     met = [edge for change in changes.values() for edge in change.met]
     for edge in wanted_edges:
@@ -131,14 +131,16 @@ class ChangeHook(AttentionHook):
 
 
 @contextmanager
-def changing(
+def attach_change_hooks(
     found: list[tuple[Layer, nn.Module]], hooks: Mapping[int, ChangeHook]
 ) -> Iterator[None]:
-    """Attach hooks, by layer index, to these of the layers that `layers.find` found.
+    """Attach hooks, by layer index, to these of the layers that `find_layers` found.
 
     Raises at the end if one of the layers did not run: then nothing was changed in it.
     """
-    with attached({module: hooks[layer.index] for layer, module in found if layer.index in hooks}):
+    with attach_hooks(
+        {module: hooks[layer.index] for layer, module in found if layer.index in hooks}
+    ):
         yield
     for layer, _ in found:
         if layer.index in hooks and not hooks[layer.index].calls:
@@ -244,7 +246,7 @@ def _without(call: AttentionCall, hidden: Tensor) -> AttentionCall:
         lse = call.lse[:, :, rows, None]
         # An empty row has nothing but -inf, whatever is taken from it.
         weights = (s - lse.masked_fill(lse == -torch.inf, 0)).exp()
-        context = per_group(weights, exact(call.v)).to(call.context.dtype)
+        context = per_group(weights, to_float(call.v)).to(call.context.dtype)
         bands.append(torch.where(touched[:, rows], context, call.context[:, :, rows]))
     context = torch.cat(bands, 2) if bands else call.context
     return replace(call, describe=lambda: (mask, scoring), context=context)

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from glasshead.observe.sweep import EXACT
+from glasshead.observe.engine import EXACT
 
 __all__ = ["bucket", "gathered", "lags_from"]
 

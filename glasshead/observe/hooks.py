@@ -8,11 +8,11 @@ from torch import nn
 from glasshead.attention.hooks import AttentionHook
 from glasshead.attention.multihead import MultiHeadAttention
 
-__all__ = ["attached"]
+__all__ = ["attach_hooks"]
 
 
 @contextmanager
-def attached(hooks: Mapping[nn.Module, AttentionHook]) -> Iterator[None]:
+def attach_hooks(hooks: Mapping[nn.Module, AttentionHook]) -> Iterator[None]:
     """Attach one hook to each of these attention layers inside the `with`.
 
     Hooks that were there stay; `attention/hooks.py` says in which order they run.
@@ -23,9 +23,9 @@ def attached(hooks: Mapping[nn.Module, AttentionHook]) -> Iterator[None]:
         for module, hook in ours.items():
             module.hooks = (*module.hooks, hook)
         if theirs:
-            from glasshead.observe.transformers_hooks import hooked
+            from glasshead.observe.transformers_hooks import attach_transformers_hooks
 
-            with hooked(theirs):
+            with attach_transformers_hooks(theirs):
                 yield
         else:
             yield

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from glasshead.attention.hooks import AttentionCall, Layer
 from glasshead.errors import InputError
-from glasshead.observe.ablation import ChangeHook, ablating, changing
-from glasshead.observe.layers import choose, find
+from glasshead.observe.ablation import ChangeHook, ablating, attach_change_hooks
+from glasshead.observe.layers import choose_layers, find_layers
 
 __all__ = ["head_ablations", "head_gradients"]
 
@@ -42,7 +42,7 @@ def head_gradients(
     """
     found, wanted = _found(model, layers)
     gates = {layer.index: _Gate(layer) for layer in wanted}
-    with torch.enable_grad(), changing(found, gates):
+    with torch.enable_grad(), attach_change_hooks(found, gates):
         value = loss()
     if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
         raise InputError(
@@ -71,7 +71,7 @@ def head_ablations(
     found, wanted = _found(model, layers)
     counts = {layer.index: _Count(layer) for layer in wanted}
     with torch.no_grad():
-        with changing(found, counts):
+        with attach_change_hooks(found, counts):
             whole = float(loss())
         changes = {}
         for layer in wanted:
@@ -110,6 +110,6 @@ class _Count(ChangeHook):
 def _found(
     model: nn.Module, layers: Iterable[int | str] | None
 ) -> tuple[list[tuple[Layer, nn.Module]], list[Layer]]:
-    found = find(model, partly=layers is not None)
-    chosen = choose([layer for layer, _ in found], layers)
+    found = find_layers(model, partly=layers is not None)
+    chosen = choose_layers([layer for layer, _ in found], layers)
     return found, [layer for layer, _ in found if layer.index in chosen]

@@ -9,10 +9,10 @@ from glasshead.attention.hooks import Layer
 from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.errors import ConfigError, RecordingError, did_you_mean
 
-__all__ = ["choose", "find"]
+__all__ = ["choose_layers", "find_layers"]
 
 
-def find(model: nn.Module, partly: bool) -> list[tuple[Layer, nn.Module]]:
+def find_layers(model: nn.Module, partly: bool) -> list[tuple[Layer, nn.Module]]:
     """Every layer of attention that can be watched, in the order of the modules.
 
     Refuses a model that has none; unless `partly`, also one of whose layers some have none.
@@ -82,7 +82,7 @@ def _layer(index: int, name: str, module: nn.Module) -> Layer:
     return Layer(index, name, "cross" if cross else "self", part)
 
 
-def choose(layers: list[Layer], wanted: Iterable[int | str] | None) -> set[int]:
+def choose_layers(layers: list[Layer], wanted: Iterable[int | str] | None) -> set[int]:
     """The indices of the layers that are wanted by index or name; of all when None."""
     if wanted is None:
         return {layer.index for layer in layers}

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from glasshead.observe.ranking import glances, telling
+from glasshead.observe.ranking import standout_heads, strongest_keys
 from glasshead.observe.view import Head, Map, View
 from glasshead.observe.words import Word
 
@@ -25,7 +25,7 @@ def answer(
     if wanted is not None:
         looks = [
             {**_where(view, one.head), "word": one.word, "place": one.place, "weight": one.weight}
-            for one in glances(view, heads, wanted, k)
+            for one in strongest_keys(view, heads, wanted, k)
         ]
         if isinstance(wanted, Word):
             return {"query": wanted.start, "token": wanted.text, "looks": looks}
@@ -33,25 +33,25 @@ def answer(
     if layer is not None or head is not None:
         maps = [(one, view.head(one)) for one in heads]
         return {"maps": [{**_where(view, one), **_map(shown)} for one, shown in maps]}
-    assert view.seen.tokens is not None
+    assert view.trace.tokens is not None
     return {
-        "model": view.seen.about.get("name") or view.seen.model,
-        "tokens": len(view.seen.tokens[0]),
-        "about": view.seen.about,
+        "model": view.trace.about.get("name") or view.trace.model,
+        "tokens": len(view.trace.tokens[0]),
+        "about": view.trace.about,
         "layers": [
             {
                 "layer": view.names[one.index],
                 "index": one.index,
                 "module": one.name,
                 "kind": one.kind,
-                "heads": view.seen.shape(one.index)[1],
+                "heads": view.trace.shape(one.index)[1],
                 "statistics": {n: x.tolist() for n, x in view.statistics[one.index].items()},
             }
             for one in view.layers
         ],
         "telling": [
             {"role": one.role, **_where(view, one.head), "value": one.value, "uniform": one.uniform}
-            for one in telling(view)
+            for one in standout_heads(view)
         ],
     }
 

@@ -10,7 +10,7 @@ from rich.text import Text
 from glasshead.observe.colours import full_bar, three
 from glasshead.observe.picture import statistic_sheet
 from glasshead.observe.picture_terminal import bar, fitted, parts
-from glasshead.observe.ranking import context, glances, telling
+from glasshead.observe.ranking import context, standout_heads, strongest_keys
 from glasshead.observe.view import Head, View
 from glasshead.observe.wording import ROLES, TEXTS, Language
 from glasshead.observe.words import Word, visible
@@ -25,7 +25,7 @@ def summary(
     view: View, lang: Language, console: Console, model: str, text: str | None
 ) -> Iterator[RenderableType]:
     """The size of the model, a number for every head, who does what, and what to ask next."""
-    words, seen = TEXTS[lang], view.seen
+    words, seen = TEXTS[lang], view.trace
     assert seen.tokens is not None
     count = sum(len(side[0]) for side in (seen.tokens, seen.source_tokens) if side)
     yield Text(
@@ -36,7 +36,7 @@ def summary(
     yield ""
     yield from parts(statistic_sheet(view, "relative_entropy", lang), console)
     yield ""
-    found = telling(view)
+    found = standout_heads(view)
     yield Text(words["telling"], style="bold")
     wide = max(cell_len(ROLES[lang][one.role]) for one in found)
     side = max(cell_len(view.name(one.head)) for one in found)
@@ -68,9 +68,9 @@ def ranked(
     console: Console,
 ) -> Iterator[Text]:
     """What a word looks at: bars, of one head or the strongest of each; tokens where they stand."""
-    words, seen = TEXTS[lang], view.seen
+    words, seen = TEXTS[lang], view.trace
     assert seen.tokens is not None
-    found = glances(view, heads, wanted, k)
+    found = strongest_keys(view, heads, wanted, k)
     if isinstance(wanted, Word):
         here = "".join(_marked(context(seen.tokens[0], wanted.start)))
         yield Text(words["query"].format(n=wanted.start, context=here), style="bold")

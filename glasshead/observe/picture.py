@@ -70,7 +70,7 @@ def looks_sheet(
 ) -> Sheet:
     """What a word looks at: bars for one head, a row of cells for each of several."""
     text = TEXTS[lang]
-    found, ranked = view.looks(heads, wanted)
+    found, ranked = view.word_rows(heads, wanted)
     word = wanted.text if isinstance(wanted, Word) else wanted
     what = text["looks"].format(word=visible(word))
     notes = _notes(view, ranked[0][0], lang, [])
@@ -134,7 +134,7 @@ def _writer(suffix: str) -> Callable[[Sheet], bytes]:
 
 
 def _title(view: View, what: str) -> str:
-    name = view.seen.about.get("name") or view.seen.model
+    name = view.trace.about.get("name") or view.trace.model
     return f"{name} · {what}" if name else what
 
 
@@ -152,7 +152,7 @@ def _notes(view: View, layer: int, lang: Language, maps: Sequence[Map]) -> list[
     text, config = TEXTS[lang], view.config
     notes = []
     if maps and all(one.rows is not None for one in maps):
-        cross = view.seen.layer(layer).kind == "cross"
+        cross = view.trace.layer(layer).kind == "cross"
         notes.append(text["cross" if cross else "map"])
     if maps and maps[0].cell > 1:
         notes.append(text["afar"].format(n=maps[0].cell))

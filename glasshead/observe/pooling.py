@@ -19,9 +19,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glasshead.observe.band import hidden
-from glasshead.observe.record import Record, Span, common, of_head, of_one, shifted
-from glasshead.observe.sweep import HIDDEN
+from glasshead.observe.engine import HIDDEN
+from glasshead.observe.tile_operations import hidden, intersect, shift
+from glasshead.observe.trace_storage import LayerTrace, RecordedCall
 
 __all__ = ["Cells", "Overview", "overview", "pooled", "summed"]
 
@@ -44,14 +44,14 @@ class Overview(NamedTuple):
     cell: tuple[int, int]  # rows and columns of a cell, powers of two
 
 
-def overview(record: Record, batch: int, head: int, cell: tuple[int, int]) -> Overview:
+def overview(record: LayerTrace, batch: int, head: int, cell: tuple[int, int]) -> Overview:
     """What measuring would keep of one head, for a record that was not measured."""
     _, _, T, S = record.shape
     return Overview(*summed(record, batch, head, slice(0, T), slice(0, S), cell), cell)
 
 
 def pooled(
-    record: Record, batch: int, head: int, rows: slice, cols: slice, side: int,
+    record: LayerTrace, batch: int, head: int, rows: slice, cols: slice, side: int,
     known: Overview, hide_sink: bool,
 ) -> Cells:  # fmt: skip
     """Cells of side x side weights, made of the smaller ones of an overview."""
@@ -72,7 +72,7 @@ def pooled(
 
 
 def summed(
-    record: Record, batch: int, head: int, rows: slice, cols: slice, cell: tuple[int, int],
+    record: LayerTrace, batch: int, head: int, rows: slice, cols: slice, cell: tuple[int, int],
     hide_sink: bool = False,
 ) -> Cells:  # fmt: skip
     """Cells of a rectangle whose corner is a cell's, from the weights themselves.
@@ -125,18 +125,18 @@ if hasattr(os, "register_at_fork"):  # a forked process has none of the threads
 
 @torch.no_grad()
 def _summed(
-    record: Record, batch: int, head: int, rows: slice, cols: slice, cell: tuple[int, int],
+    record: LayerTrace, batch: int, head: int, rows: slice, cols: slice, cell: tuple[int, int],
     hide_sink: bool,
 ) -> Cells:  # fmt: skip
     tall, wide = cell
     areas = sizes(rows, tall)[:, None] * sizes(cols, wide)
     total, most = torch.zeros(areas.shape), torch.zeros(areas.shape)
-    for span in record.spans:
-        r = common(rows, span.row, span.T)
+    for span in record.calls:
+        r = intersect(rows, span.row, span.T)
         if r.start >= r.stop:
             continue
-        reach = span.mask.cols_of(shifted(r, -span.row), span.T, span.S)
-        c = common(cols, reach.start + span.key, reach.stop - reach.start)
+        reach = span.mask.cols_of(shift(r, -span.row), span.T, span.S)
+        c = intersect(cols, reach.start + span.key, reach.stop - reach.start)
         weights = _Weights(record, span, batch, head, r, c)
         for some in _bands(r, tall):
             here = _cells(some, rows, tall)
@@ -157,11 +157,17 @@ class _Weights:
     """
 
     def __init__(
-        self, record: Record, span: Span, batch: int, head: int, rows: slice, cols: slice
+        self,
+        record: LayerTrace,
+        span: RecordedCall,
+        batch: int,
+        head: int,
+        rows: slice,
+        cols: slice,
     ) -> None:
         q, k, lse = record.tensors()
-        self.span, self.mask = span, of_one(span.mask, batch, head)
-        self.scoring = of_head(span.scoring, batch, head)
+        self.span = span
+        self.mask, self.scoring = span.of_head(batch, head)
         self.rows, self.cols = rows, cols
         dtype = torch.promote_types(q.dtype, torch.float32)
         own = lse[batch, head, rows].to(dtype)
@@ -178,14 +184,14 @@ class _Weights:
     def down(
         self, rows: slice, cols: slice, tall: int, hide_sink: bool
     ) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Sums and maxima down the cells of these rows, at some keys: (cells, m) each.
+        """EngineOutput and maxima down the cells of these rows, at some keys: (cells, m) each.
 
         They are good until the next ones come.
         """
         n, span = rows.stop - rows.start, self.span
         tall = min(tall, n)
-        reach = span.mask.cols_of(shifted(rows, -span.row), span.T, span.S)
-        cols = common(cols, reach.start + span.key, reach.stop - reach.start)
+        reach = span.mask.cols_of(shift(rows, -span.row), span.T, span.S)
+        cols = intersect(cols, reach.start + span.key, reach.stop - reach.start)
         if cols.start >= cols.stop:
             return
         for some in _aligned(cols, BLOCK // (n // tall)):
@@ -195,7 +201,7 @@ class _Weights:
                 w = self._block(rows, part)
                 if hide_sink and part.start == 0:
                     w[:, 0] = 0
-                stack, to = w.unflatten(0, (-1, tall)), shifted(part, -some.start)
+                stack, to = w.unflatten(0, (-1, tall)), shift(part, -some.start)
                 torch.sum(stack, 1, out=sums[:, to])
                 torch.amax(stack, 1, out=maxima[:, to])
             yield some, sums, maxima
@@ -204,16 +210,16 @@ class _Weights:
         """The weights of a rectangle, good until the next one is asked for."""
         span, scoring = self.span, self.scoring
         n, m = rows.stop - rows.start, cols.stop - cols.start
-        q, k = self.q[shifted(rows, -self.rows.start)], self.k[shifted(cols, -self.cols.start)]
+        q, k = self.q[shift(rows, -self.rows.start)], self.k[shift(cols, -self.cols.start)]
         w = torch.mm(q, k.T, out=self.buffer[: n * m].view(n, m))
-        at, to = shifted(rows, -span.row), shifted(cols, -span.key)
+        at, to = shift(rows, -span.row), shift(cols, -span.key)
         if not scoring.is_plain:
             if scoring.softcap is not None:
                 w.div_(scoring.softcap).tanh_().mul_(scoring.softcap)
             added = scoring.added(span.T, span.S, at, to)
             if added is not None:
                 w.add_(added.reshape(added.shape[-2:]))
-            w.add_(self.minus[shifted(rows, -self.rows.start)]).mul_(LOG2E)
+            w.add_(self.minus[shift(rows, -self.rows.start)]).mul_(LOG2E)
         w.exp2_()
         # Not before: the exponential of what is hidden takes several times as long as another.
         for part, hides in hidden(self.mask, span.T, span.S, at, to, w.device):

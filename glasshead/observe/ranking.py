@@ -9,7 +9,7 @@ from glasshead.errors import InputError
 from glasshead.observe.view import Head, View
 from glasshead.observe.words import Token, Word, characters, visible
 
-__all__ = ["Glance", "Telling", "context", "glances", "telling", "token_at"]
+__all__ = ["StandoutHead", "StrongKey", "context", "standout_heads", "strongest_keys", "token_at"]
 
 AROUND = 10  # tokens on either side of one that is shown where it stands
 PER_ROW = ("previous_weight", "self_weight", "first_weight")  # of one key
@@ -17,7 +17,7 @@ OTHERS = ("duplicate", "induction")
 
 
 @dataclass(frozen=True)
-class Telling:
+class StandoutHead:
     """A head that has more of something than all others."""
 
     role: str
@@ -27,7 +27,7 @@ class Telling:
 
 
 @dataclass(frozen=True)
-class Glance:
+class StrongKey:
     """How much a head looks at a word."""
 
     head: Head
@@ -36,42 +36,44 @@ class Glance:
     weight: float
 
 
-def telling(view: View) -> list[Telling]:
+def standout_heads(view: View) -> list[StandoutHead]:
     """For each role the head that plays it most."""
     found = []
     for role in (*PER_ROW, *OTHERS):
         best = _most(view, role)
         if best is not None:
             uniform = _uniform(view, best[0][0]) if role in PER_ROW else None
-            found.append(Telling(role, *best, uniform))
+            found.append(StandoutHead(role, *best, uniform))
     for role, sign in (("sharpest", -1), ("broadest", 1)):
         best = _most(view, "relative_entropy", sign)
         if best is not None:
-            found.append(Telling(role, *best, None))
+            found.append(StandoutHead(role, *best, None))
     return found
 
 
-def glances(view: View, heads: Sequence[Head], wanted: str | Word, k: int) -> list[Glance]:
+def strongest_keys(
+    view: View, heads: Sequence[Head], wanted: str | Word, k: int
+) -> list[StrongKey]:
     """Where a word looks: the k strongest of one head, or the strongest of each of k heads."""
     if k < 1:
         raise InputError(f"--top {k} shows nothing", hint="try --top 10")
-    found, ranked = view.looks(heads, wanted)
+    found, ranked = view.word_rows(heads, wanted)
     names = found.cols or []
     n = k if len(heads) == 1 else 1
-    shown: list[Glance] = []
+    shown: list[StrongKey] = []
     for head, row in zip(ranked[:k], found.values.nan_to_num(0), strict=False):
         top = row.topk(min(n, len(row)))
         for weight, place in zip(top.values.tolist(), top.indices.tolist(), strict=True):
             if weight > 0 or not shown:
                 at = place + view.config.hide_sink
-                shown.append(Glance(head, names[place], at, weight))
+                shown.append(StrongKey(head, names[place], at, weight))
     return shown
 
 
 def token_at(view: View, n: int) -> Word:
     """Token n of the text, as a query."""
-    assert view.seen.tokens is not None
-    tokens = view.seen.tokens[0]
+    assert view.trace.tokens is not None
+    tokens = view.trace.tokens[0]
     if not -len(tokens) <= n < len(tokens):
         raise InputError(
             f"there is no token {n}", hint=f"the text has {len(tokens):,}, counted from 0"
@@ -122,5 +124,5 @@ def _most(view: View, name: str, sign: int = 1) -> tuple[Head, float] | None:
 
 
 def _uniform(view: View, layer: int) -> float:
-    sizes = view.seen.statistics(layer).sizes
+    sizes = view.trace.statistics(layer).sizes
     return float((1 / sizes.clamp(min=1)).double().mean())

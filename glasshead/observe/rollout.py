@@ -18,8 +18,8 @@ from torch import Tensor
 
 from glasshead.attention.hooks import Layer
 from glasshead.errors import ConfigError, InputError
-from glasshead.observe.atlas import Trace
-from glasshead.observe.record import Record
+from glasshead.observe.trace import Trace
+from glasshead.observe.trace_storage import LayerTrace
 
 __all__ = ["rollout"]
 
@@ -58,7 +58,7 @@ def rollout(
     r[_index("position", target, T)] = 1
     batch = _index("batch", batch, B)
     for layer in reversed(stack):
-        record = seen.record(layer.index)
+        record = seen.layer_trace(layer.index)
         H = record.shape[1]
         some = [_index("head", head, H) for head in chosen.get(layer.index, range(H))]
         if not some:
@@ -70,7 +70,7 @@ def rollout(
     return r
 
 
-def _through(record: Record, batch: int, head: int, r: Tensor) -> Tensor:
+def _through(record: LayerTrace, batch: int, head: int, r: Tensor) -> Tensor:
     """r @ weights of one head, (T,) and (T, T), in bands of the rows that count."""
     T = len(r)
     out = torch.zeros_like(r)
@@ -79,7 +79,7 @@ def _through(record: Record, batch: int, head: int, r: Tensor) -> Tensor:
         rows = slice(start, min(start + step, T))
         if not r[rows].any():
             continue
-        cols = record.reach(rows)
+        cols = record.visible_keys(rows)
         out[cols] += r[rows] @ record.tile(batch, head, rows, cols).to(r.dtype)
     return out
 

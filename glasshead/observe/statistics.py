@@ -26,11 +26,11 @@ from glasshead.attention.functional import as_mask
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import PLAIN, Scoring
 from glasshead.errors import BackendError, ConfigError, ShapeError, did_you_mean
-from glasshead.observe.kernel import sums as sums_by_triton
-from glasshead.observe.kernel import why_not
-from glasshead.observe.reach import reach
-from glasshead.observe.sweep import Sums, Sweep
-from glasshead.observe.tiled import sums as sums_by_tiles
+from glasshead.observe.engine import EngineInput, EngineOutput
+from glasshead.observe.tile_engine import sums as sums_by_tiles
+from glasshead.observe.triton_engine import sums as sums_by_triton
+from glasshead.observe.triton_engine import why_not
+from glasshead.observe.visible_keys import reach
 
 __all__ = ["HeadStatistics", "cell_side", "observe"]
 
@@ -163,7 +163,7 @@ def observe(
     mask = mask.simplified(T, S)
     if queries is not None:  # padding may hold anything, NaN too
         q = q.masked_fill(~queries[:, None, :, None], 0)
-    sweep = Sweep(
+    sweep = EngineInput(
         q=q,
         k=k,
         mask=mask,
@@ -180,7 +180,7 @@ def observe(
     return _finish(name, sweep, sums)
 
 
-def _finish(engine: str, sweep: Sweep, sums: Sums) -> HeadStatistics:
+def _finish(engine: str, sweep: EngineInput, sums: EngineOutput) -> HeadStatistics:
     """Totals become means and shares."""
     T, S = sweep.q.shape[2], sweep.k.shape[2]
     sizes, lookers = reach(sweep.mask, T, S, sweep.queries, sweep.q.device)
@@ -251,7 +251,7 @@ def cell_side(n: int, overview: int = OVERVIEW) -> int:
     return 1 if n <= overview else max(SMALLEST, 1 << ceil(log2(n / overview)))
 
 
-def _pick(engine: str, sweep: Sweep) -> str:
+def _pick(engine: str, sweep: EngineInput) -> str:
     if engine not in ("auto", "tiles", "triton"):
         raise BackendError(
             f"unknown engine '{engine}'", hint=did_you_mean(engine, ["auto", "tiles", "triton"])

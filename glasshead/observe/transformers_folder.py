@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from glasshead.errors import InputError, install_hint
-from glasshead.observe.atlas import Trace
-from glasshead.observe.subject import ALL, Inspectable, RecordConfig, bytes_of, written
+from glasshead.observe.inspectable import ALL, Inspectable, RecordConfig, bytes_of, written
+from glasshead.observe.trace import Trace
 from glasshead.observe.words import Token
 
 __all__ = ["TransformersFolder", "tokens_of"]

@@ -20,7 +20,7 @@ from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring
 from glasshead.errors import AblationError, MaskError, RecordingError
 
-__all__ = ["check_kernel", "described", "hooked"]
+__all__ = ["attach_transformers_hooks", "check_kernel", "parse_mask"]
 
 KERNELS = ("sdpa", "eager")
 
@@ -30,7 +30,7 @@ _masks: list[tuple[Tensor, tuple[Mask, Tensor | None]]] = []  # the last few, an
 
 
 @contextmanager
-def hooked(hooks: Mapping[nn.Module, AttentionHook]) -> Iterator[None]:
+def attach_transformers_hooks(hooks: Mapping[nn.Module, AttentionHook]) -> Iterator[None]:
     """Attach one hook to each of these attention layers inside the `with`."""
     global _hiding
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -221,7 +221,7 @@ def _read_mask(mask: Tensor) -> tuple[Mask, Tensor | None]:
     for known, found in _masks:  # the layers of a model share theirs
         if known is mask:
             return found
-    found = described(mask)
+    found = parse_mask(mask)
     _masks[:] = [*_masks[-3:], (mask, found)]
     return found
 
@@ -265,13 +265,13 @@ def _check_hiding(where: str, kernel: str, mask: Any, S: int) -> None:
             raise AblationError(f"edges of {where} cannot be hidden: {reason}", hint=hint)
 
 
-def described(mask: Tensor) -> tuple[Mask, Tensor | None]:
+def parse_mask(mask: Tensor) -> tuple[Mask, Tensor | None]:
     """A mask tensor as a rule, and what it adds to the scores besides.
 
     The rule is causal, window and padding where these say it all, so that nothing of size T x S
     need be kept; else the tensor itself.
 
-    >>> rule, bias = described(torch.ones(1, 1, 5, 5).tril().bool())
+    >>> rule, bias = parse_mask(torch.ones(1, 1, 5, 5).tril().bool())
     >>> rule.causal, rule.dense, bias
     (True, None, None)
     """

@@ -2,7 +2,7 @@
 
     view = View(seen, ViewConfig(hide_sink=True))
     view.head("2", 1)                   one head: a map from words to words
-    view.looks(view.heads(), "它")      what every head looks at from 它
+    view.word_rows(view.heads(), "它")      what every head looks at from 它
     view.statistic("entropy")           a number for each head of each layer
 
 Pictures (`picture.py`) and tables (`picture_terminal.py`) show these, and compute nothing.
@@ -18,8 +18,8 @@ from torch import Tensor
 
 from glasshead.attention.hooks import Layer
 from glasshead.errors import ConfigError, InputError, did_you_mean
-from glasshead.observe.atlas import Trace
-from glasshead.observe.words import Token, Word, find, merge, visible, words
+from glasshead.observe.trace import Trace
+from glasshead.observe.words import Token, Word, find_word, merge, visible, words
 
 __all__ = ["LONG", "Head", "Map", "Statistics", "View", "ViewConfig"]
 
@@ -71,7 +71,7 @@ class View:
     """An atlas and how to show it."""
 
     def __init__(self, seen: Trace, config: ViewConfig = PLAIN) -> None:
-        self.seen, self.config = seen, config
+        self.trace, self.config = seen, config
         self._known_sides: dict[str, tuple[list[Word], list[Word]]] = {}
         if seen.tokens is None:
             raise InputError(
@@ -86,17 +86,17 @@ class View:
         for layer in self.layers:
             part = _part(layer)
             number = counts[part] = counts.get(part, -1) + 1
-            both = self.seen.source_tokens is not None
+            both = self.trace.source_tokens is not None
             names[layer.index] = f"{part}.{number}" if both else str(layer.index)
         return names
 
     @cached_property
     def layers(self) -> list[Layer]:
         """In the order of the model; of a translator the encoder's, the decoder's, and cross."""
-        if self.seen.source_tokens is None:
-            return self.seen.layers
+        if self.trace.source_tokens is None:
+            return self.trace.layers
         order = ["encoder", "self", "decoder", "cross"]
-        return sorted(self.seen.layers, key=lambda layer: order.index(_part(layer)))
+        return sorted(self.trace.layers, key=lambda layer: order.index(_part(layer)))
 
     def layer(self, which: str) -> int:
         """The index of a layer, by its short name, its index or its module's name."""
@@ -111,7 +111,7 @@ class View:
         layers = [one.index for one in self.layers] if layer is None else [layer]
         found = []
         for index in layers:
-            H = self.seen.shape(index)[1]
+            H = self.trace.shape(index)[1]
             if head is not None and not 0 <= head < H:
                 raise InputError(
                     f"layer {self.names[index]} has no head {head}",
@@ -127,7 +127,7 @@ class View:
 
     def tokens(self, layer: int) -> tuple[list[Token], list[Token]]:
         """Of queries and of keys."""
-        seen = self.seen
+        seen = self.trace
         assert seen.tokens is not None
         own, source = seen.tokens[0], seen.source_tokens[0] if seen.source_tokens else None
         where = seen.layer(layer)
@@ -144,7 +144,7 @@ class View:
         if kind in self._known_sides:
             return self._known_sides[kind]
         rows, cols = self.tokens(layer)
-        _, _, T, S = self.seen.shape(layer)
+        _, _, T, S = self.trace.shape(layer)
         if (len(rows), len(cols)) != (T, S):
             raise InputError(
                 f"layer {self.names[layer]} has {T} x {S} positions, but there are {len(rows)} and "
@@ -167,11 +167,11 @@ class View:
         rows, cols = self.sides(head[0])
         if len(rows) > LONG or len(cols) > LONG:
             return self._afar(head)
-        T = self.seen.shape(head[0])[2]
+        T = self.trace.shape(head[0])[2]
         values = self._between(head, slice(0, T), rows, cols)
         return Map(self.name(head), values, labels(rows), labels(self._shown(cols)))
 
-    def looks(self, heads: Sequence[Head], wanted: str | Word) -> tuple[Map, list[Head]]:
+    def word_rows(self, heads: Sequence[Head], wanted: str | Word) -> tuple[Map, list[Head]]:
         """What a word looks at: a row for each head in whose text it is, strongest first.
 
         At most 64 heads. All must look at the same text.
@@ -203,7 +203,7 @@ class View:
         problem: InputError | None = None
         for layer, (rows, _) in sides.items():
             try:
-                found[layer] = wanted if isinstance(wanted, Word) else find(wanted, rows)
+                found[layer] = wanted if isinstance(wanted, Word) else find_word(wanted, rows)
             except InputError as error:
                 problem = problem or error
         if problem and not found:
@@ -214,11 +214,11 @@ class View:
         return {layer: word for layer, word in found.items() if kinds[layer] == chosen}
 
     def _kind(self, layer: int) -> str:
-        return self.names[layer].partition(".")[0] if self.seen.source_tokens else "self"
+        return self.names[layer].partition(".")[0] if self.trace.source_tokens else "self"
 
     def _between(self, head: Head, part: slice, rows: list[Word], cols: list[Word]) -> Tensor:
         """Weights of the queries in `part` merged to `rows`, whose tokens are counted from it."""
-        weights = self.seen.tile(*head, rows=part)  # (n, S)
+        weights = self.trace.tile(*head, rows=part)  # (n, S)
         shown = self._merged(weights, rows, cols)
         if not self.config.ratio:
             return shown
@@ -236,9 +236,9 @@ class View:
 
     def _uniform(self, head: Head, part: slice) -> Tensor:
         """Equal weight on everything that the mask lets each query see."""
-        record = self.seen.record(head[0])
+        record = self.trace.layer_trace(head[0])
         B, H, T, S = record.shape
-        mask, _ = record.merged()
+        mask, _ = record.mask_and_scoring()
         allowed = mask.allowed(T, S, part)
         every = torch.ones(1, 1, part.stop - part.start, S, dtype=torch.bool)
         allowed = every if allowed is None else allowed.cpu() & every
@@ -252,9 +252,11 @@ class View:
                 f"{option} needs a text of at most {LONG} words",
                 hint="the map of a longer one is shown from afar; --query N shows one row exactly",
             )
-        _, _, T, S = self.seen.shape(head[0])
-        level = min(max(0, math.ceil(math.log2(max(T, S) / AFAR))), self.seen.levels(head[0]) - 1)
-        return Map(self.name(head), self.seen.cells(*head, level=level).max, None, None, 1 << level)
+        _, _, T, S = self.trace.shape(head[0])
+        level = min(max(0, math.ceil(math.log2(max(T, S) / AFAR))), self.trace.levels(head[0]) - 1)
+        return Map(
+            self.name(head), self.trace.cells(*head, level=level).max, None, None, 1 << level
+        )
 
     # -- statistics --
 
@@ -263,7 +265,7 @@ class View:
         """Of each layer, the numbers that mean something there."""
         found = {}
         for layer in self.layers:
-            means = self.seen.statistics(layer.index).means()
+            means = self.trace.statistics(layer.index).means()
             known = OF_CROSS if layer.kind == "cross" else list(means)
             found[layer.index] = {n: means[n][0].cpu() for n in known if n in means}
         return found
@@ -281,7 +283,7 @@ class View:
             raise InputError(
                 f"there is no statistic '{wanted}'", hint=did_you_mean(name, [*known, *SHORT])
             )
-        H = max(self.seen.shape(layer.index)[1] for layer in self.layers)
+        H = max(self.trace.shape(layer.index)[1] for layer in self.layers)
         values = torch.full((len(self.statistics), H), torch.nan)
         for row, each in zip(values, self.statistics.values(), strict=True):
             if name in each:

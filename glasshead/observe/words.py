@@ -20,7 +20,7 @@ from torch import Tensor
 from glasshead.errors import InputError, did_you_mean
 from glasshead.text.tokenizer import Tokenizer
 
-__all__ = ["Token", "Word", "characters", "find", "merge", "spelled", "visible", "words"]
+__all__ = ["Token", "Word", "characters", "decode_tokens", "find_word", "merge", "visible", "words"]
 
 Token = str | bytes
 UNFINISHED = "unexpected end of data"  # what Python says of bytes that end inside a character
@@ -35,7 +35,7 @@ class Word:
     stop: int
 
 
-def spelled(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Token]:
+def decode_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Token]:
     """The tokens of one of our tokenizers; a special by its name."""
     names = {number: name for name, number in tokenizer.specials.items()}
     return [names[i] if i in names else as_token(tokenizer.token_bytes(i)) for i in ids]
@@ -109,11 +109,11 @@ def merge(weights: Tensor, rows: Sequence[Word], cols: Sequence[Word]) -> Tensor
     return out / sizes[:, None]
 
 
-def find(wanted: str, among: Sequence[Word]) -> Word:
+def find_word(wanted: str, among: Sequence[Word]) -> Word:
     """The last place of a word, or of a few words; `它#1` is the first place of 它.
 
     >>> at = [Word(c, i, i + 1) for i, c in enumerate("小猫说它饿，它是猫")]
-    >>> find("它", at).start, find("它#1", at).start, find("小猫", at)
+    >>> find_word("它", at).start, find_word("它#1", at).start, find_word("小猫", at)
     (6, 3, Word(text='小猫', start=0, stop=2))
     """
     bare, _, number = wanted.rpartition("#")

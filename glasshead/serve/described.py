@@ -12,7 +12,7 @@ from glasshead.checkpoint import KINDS, RunFolder, kind_of
 from glasshead.checkpoint.safetensors_folder import SafetensorsFolder, read_json
 from glasshead.errors import ConfigError, GlassheadError, InputError, did_you_mean
 from glasshead.model.pretrained import FAMILIES, ForeignConfig, family_of
-from glasshead.observe.glass import VERSION
+from glasshead.observe.glass_file import VERSION
 
 __all__ = ["Entry", "describe"]
 

@@ -21,9 +21,9 @@ import torch
 
 from glasshead.checkpoint import Run, load
 from glasshead.errors import CheckpointError, GlassheadError, InputError, NotFoundError, near_file
-from glasshead.generation.opening import subject_of
-from glasshead.observe.atlas import Trace, open_glass
-from glasshead.observe.subject import Inspectable
+from glasshead.generation.opening import make_inspectable
+from glasshead.observe.inspectable import Inspectable
+from glasshead.observe.trace import Trace, open_glass
 from glasshead.observe.transformers_folder import TransformersFolder
 from glasshead.serve.described import Entry, describe
 from glasshead.serve.logs import LOG
@@ -142,7 +142,7 @@ class Library:
         if entry.kind == "transformers":
             return Served(entry, stamp, subject=TransformersFolder(path, self.device))
         loaded = load(path)
-        return Served(entry, stamp, loaded, subject_of(loaded, self.device))
+        return Served(entry, stamp, loaded, make_inspectable(loaded, self.device))
 
     def _put(self, name: str, served: Served) -> None:
         with self._lock:

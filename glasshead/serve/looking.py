@@ -21,8 +21,8 @@ from pydantic import BaseModel, Field
 from torch import Tensor
 
 from glasshead.errors import InputError
-from glasshead.observe.ranking import telling
-from glasshead.observe.subject import RecordConfig
+from glasshead.observe.inspectable import RecordConfig
+from glasshead.observe.ranking import standout_heads
 from glasshead.observe.view import Head, View, ViewConfig
 from glasshead.observe.wording import ROLES, STATISTICS
 from glasshead.observe.words import Word, visible
@@ -90,7 +90,7 @@ class Exact(View):
                 f"the text has {max(len(rows), len(cols)):,} words, more than {MOST} at once",
                 hint="the Atlas shows texts of any length",
             )
-        part = slice(0, self.seen.shape(head[0])[2])
+        part = slice(0, self.trace.shape(head[0])[2])
         if word is not None:
             part, rows = slice(word.start, word.stop), [Word("", 0, word.stop - word.start)]
         values = self._between(head, part, rows, cols).float()
@@ -103,8 +103,8 @@ class Exact(View):
 
     def _texts(self, layer: int) -> tuple[str, str]:
         """Which texts a layer looks from and at, by their names in the answer of /api/look."""
-        where = self.seen.layer(layer)
-        if self.seen.source_tokens is None:
+        where = self.trace.layer(layer)
+        if self.trace.source_tokens is None:
             return "words", "words"
         if where.kind == "cross":
             return "written_words", "source_words"
@@ -113,7 +113,7 @@ class Exact(View):
     def described(self) -> dict[str, Any]:
         layers, texts = [], {}
         for layer in self.layers:
-            _, H, T, S = self.seen.shape(layer.index)
+            _, H, T, S = self.trace.shape(layer.index)
             rows, cols = self._texts(layer.index)
             texts[rows], texts[cols] = self.sides(layer.index)
             layers.append(
@@ -228,7 +228,7 @@ def _numbers(view: Exact) -> dict[str, Any]:
     roles = [
         {"role": one.role, "label": {lang: ROLES[lang][one.role] for lang in ("en", "zh")},
          "layer": one.head[0], "head": one.head[1], "value": one.value, "uniform": one.uniform}
-        for one in telling(view)
+        for one in standout_heads(view)
     ]  # fmt: skip
     return {"statistics": found, "telling": roles}
 

@@ -18,9 +18,9 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from glasshead.errors import InputError
-from glasshead.observe.atlas import PAGE, Trace
-from glasshead.observe.record import Record
-from glasshead.observe.subject import RecordConfig
+from glasshead.observe.inspectable import RecordConfig
+from glasshead.observe.trace import PAGE, Trace
+from glasshead.observe.trace_storage import LayerTrace
 from glasshead.observe.view import View
 from glasshead.observe.wording import STATISTICS
 from glasshead.observe.words import Token, Word, characters
@@ -165,18 +165,18 @@ def _fits(served: Any, text: str, most: int) -> None:
 def _described(store: Any, name: str) -> dict[str, Any]:
     seen: Seen = store.entry(name)
     atlas = seen.atlas
-    ran = [layer for layer in _order(atlas) if layer in atlas.records]
+    ran = [layer for layer in _order(atlas) if layer in atlas.layer_traces]
     pairs = sum(math.prod(atlas.shape(layer)) for layer in ran)
     layers = []
     for index in ran:
-        record, (_, H, T, S) = atlas.record(index), atlas.shape(index)
+        record, (_, H, T, S) = atlas.layer_trace(index), atlas.shape(index)
         layer = atlas.layer(index)
         layers.append(
             {"index": index, "name": _names(atlas).get(index, str(index)), "module": layer.name,
              "part": layer.part, "kind": layer.kind, "heads": H, "T": T, "S": S,
              "levels": atlas.levels(index), "exact": record.q is not None,
              "finest": _finest(record),
-             "causal": bool(record.spans) and all(s.mask.causal for s in record.spans)}
+             "causal": bool(record.calls) and all(s.mask.causal for s in record.calls)}
         )  # fmt: skip
     return {
         "seen": seen.id, "model": seen.model, "name": str(atlas.about.get("name") or atlas.model),
@@ -186,7 +186,7 @@ def _described(store: Any, name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _finest(record: Record) -> int:
+def _finest(record: LayerTrace) -> int:
     """The first level that can be seen: where no tensors were kept, that of the overview."""
     if record.q is not None or record.statistics is None:
         return 0
@@ -196,7 +196,7 @@ def _finest(record: Record) -> int:
 def _statistics(seen: Seen, layers: list[int], soon: bool) -> dict[str, Any]:
     """What is known of each head, a list for each layer; nothing if it takes long to find out."""
     atlas, found = seen.atlas, {}
-    if not soon and any(atlas.record(layer).statistics is None for layer in layers):
+    if not soon and any(atlas.layer_trace(layer).statistics is None for layer in layers):
         return {}
     with seen.lock:
         means = [atlas.statistics(layer).means() for layer in layers]

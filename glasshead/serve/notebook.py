@@ -16,7 +16,7 @@ import traitlets
 from starlette.types import ASGIApp, Message
 
 from glasshead.errors import GlassheadError, NotFoundError
-from glasshead.observe.atlas import Trace
+from glasshead.observe.trace import Trace
 from glasshead.observe.view import View
 from glasshead.page.bundle import standalone_page
 from glasshead.serve.app import create_app
@@ -64,7 +64,7 @@ class OneAtlas(Library):
     """A library of one atlas that is in memory."""
 
     def __init__(self, seen: Trace) -> None:
-        shapes = [seen.shape(layer) for layer in seen.records]
+        shapes = [seen.shape(layer) for layer in seen.layer_traces]
         name = str(seen.about.get("name") or seen.model or "atlas")
         self.entry = Entry(
             "atlas", Path(name).name, "glass",
@@ -102,7 +102,7 @@ def _has_words(seen: Trace) -> bool:
             view.sides(layer.index)
     except GlassheadError:
         return False
-    return all(record.q is not None for record in seen.records.values())
+    return all(record.q is not None for record in seen.layer_traces.values())
 
 
 class Desk:

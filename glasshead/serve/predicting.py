@@ -18,7 +18,7 @@ from glasshead.generation.rows import SpecialTokens
 from glasshead.model.gpt import GPT
 from glasshead.model.transformer import Reader, Transformer
 from glasshead.observe.ablation import Edge, ablating
-from glasshead.observe.words import characters, spelled, visible
+from glasshead.observe.words import characters, decode_tokens, visible
 from glasshead.serve.library import Served
 
 __all__ = ["Cut", "predicted"]
@@ -140,7 +140,7 @@ def _table(served: Served, before: Tensor, after: Tensor | None) -> list[dict[st
     return [
         {
             "id": i,
-            "text": visible(characters(spelled(tokenizer, [i]))[0].text),
+            "text": visible(characters(decode_tokens(tokenizer, [i]))[0].text),
             "before": float(before[i]),
             "after": None if after is None else float(after[i]),
         }

@@ -11,8 +11,8 @@ from typing import Any
 from torch import Tensor
 
 from glasshead.errors import NotFoundError
-from glasshead.observe.atlas import Trace
-from glasshead.observe.record import Record
+from glasshead.observe.trace import Trace
+from glasshead.observe.trace_storage import LayerTrace
 
 __all__ = ["Seen", "SeenStore", "held_bytes"]
 
@@ -67,7 +67,7 @@ class SeenStore:
     def _make_room(self, newest: Seen) -> None:
         """An atlas grows while it is looked at."""
         atlas, size = newest.atlas, newest.size
-        self._sizes[newest.id] = (held_bytes(atlas) if size is None else size) + atlas.kept_bytes
+        self._sizes[newest.id] = (held_bytes(atlas) if size is None else size) + atlas.cached_bytes
         while len(self._kept) > 1 and (
             len(self._kept) > self.max_count or self._bytes() > self.max_bytes
         ):
@@ -110,14 +110,14 @@ def held_bytes(atlas: Trace) -> int:
     """The memory of all its tensors; what several share counts once."""
     memories = {
         tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
-        for record in atlas.records.values()
+        for record in atlas.layer_traces.values()
         for tensor in _tensors(record)
     }
     return sum(memories.values())
 
 
-def _tensors(record: Record) -> Iterator[Tensor]:
-    of_masks = (v for span in record.spans for part in (span.mask, span.scoring)
+def _tensors(record: LayerTrace) -> Iterator[Tensor]:
+    of_masks = (v for span in record.calls for part in (span.mask, span.scoring)
                 for v in vars(part).values())  # fmt: skip
     measured = record.statistics
     of_heads = () if measured is None else (getattr(measured, f.name) for f in fields(measured))

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from glasshead.attention.hooks import AttentionCall, AttentionHook, Layer
 from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.errors import InputError
-from glasshead.observe.atlas import Trace
-from glasshead.observe.hooks import attached
-from glasshead.observe.layers import find
-from glasshead.observe.subject import RecordConfig
+from glasshead.observe.hooks import attach_hooks
+from glasshead.observe.inspectable import RecordConfig
+from glasshead.observe.layers import find_layers
+from glasshead.observe.trace import Trace
 from glasshead.observe.view import View, ViewConfig
 from glasshead.observe.words import visible
 from glasshead.serve.work import Cancel, work
@@ -60,7 +60,7 @@ def _steps(state: Any, name: str, layer: int, head: int, query: int, cancel: Can
 
 
 def _row(atlas: Trace, layer: int, head: int, query: int) -> dict[str, Any]:
-    record = atlas.record(layer)
+    record = atlas.layer_trace(layer)
     _, H, T, S = record.shape
     for what, value, size in (("head", head, H), ("query", query, T)):
         if value >= size:
@@ -73,7 +73,7 @@ def _row(atlas: Trace, layer: int, head: int, query: int) -> dict[str, Any]:
         )
     q, k, _ = record.tensors()
     mine, keys = q[0, head, query].double(), k[0, head // (H // k.shape[1])].double()
-    mask, scoring = record.merged()
+    mask, scoring = record.mask_and_scoring()
     rows, cols = slice(query, query + 1), slice(0, S)
     allowed = mask.allowed(T, S, rows, cols)
     added = scoring.added(T, S, rows, cols)
@@ -108,9 +108,11 @@ def _of(x: Tensor, head: int, S: int) -> Tensor:
 
 def values_of(subject: Any, text: str, layer: int, head: int, cancel: Cancel) -> Tensor:
     """(S, D) the values that a head mixes. They are not kept: the text is read once more."""
-    [(found, module)] = [one for one in find(subject.model, partly=True) if one[0].index == layer]
+    [(found, module)] = [
+        one for one in find_layers(subject.model, partly=True) if one[0].index == layer
+    ]
     values = _KeepValues(found)
-    with attached({module: values}):
+    with attach_hooks({module: values}):
         subject.record(text, RecordConfig(layers=(layer,), progress=cancel))
     v = values.kept[-1]  # a translator's calls before the last one are of its search
     group = _heads(module, v) // v.shape[1]

@@ -20,7 +20,7 @@ from glasshead.generation.beam import LONGER, SearchConfig
 from glasshead.generation.splitting import join
 from glasshead.generation.translate import Candidate, Reading, Translator
 from glasshead.model.transformer import Transformer
-from glasshead.observe.words import spelled, words
+from glasshead.observe.words import decode_tokens, words
 from glasshead.serve.library import Served
 from glasshead.serve.work import Cancel, work
 from glasshead.text.tinyworld import LANGUAGES, Story, World
@@ -72,7 +72,7 @@ def _translated(library: Any, ask: TranslateAsk, config: SearchConfig, cancel: C
         cancel.check()
         with served.lock:
             [found] = translator.write([Reading("", (source,))])
-        tokens = spelled(run.tokenizer, source)
+        tokens = decode_tokens(run.tokenizer, source)
         parts.append(
             {
                 "source": source,

@@ -23,7 +23,7 @@ from glasshead.generation.sampling import SamplingConfig
 from glasshead.generation.stream import start_ids
 from glasshead.model.gpt import GPT
 from glasshead.observe.recording import observing
-from glasshead.observe.words import characters, spelled
+from glasshead.observe.words import characters, decode_tokens
 from glasshead.serve.config import ServeConfig
 from glasshead.serve.engine import Ask, Stream
 from glasshead.serve.library import Library, Served
@@ -213,7 +213,7 @@ def _ready(library: Library, config: ServeConfig, ask: WriteAsk) -> tuple[Served
 
 
 def _other(tokenizer: Tokenizer, token: int, log_prob: float) -> dict[str, Any]:
-    [shown] = characters(spelled(tokenizer, [token]))
+    [shown] = characters(decode_tokens(tokenizer, [token]))
     special = token in tokenizer.specials.values()
     return {
         "id": token,

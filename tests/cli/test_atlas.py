@@ -7,9 +7,9 @@ import re
 import pytest
 import torch
 
-from glasshead.generation.opening import open_subject
-from glasshead.observe.atlas import open_glass
-from glasshead.observe.subject import RecordConfig
+from glasshead.generation.opening import open_inspectable
+from glasshead.observe.inspectable import RecordConfig
+from glasshead.observe.trace import open_glass
 from glasshead.text.tokenizer import CharTokenizer
 from tests.cli.test_cli import is_a_mistake
 from tests.generation.runs import make_run
@@ -41,8 +41,8 @@ def test_a_book_is_recorded_and_any_row_of_it_can_be_seen(cli, run, file, tmp_pa
     )
     seen = open_glass(book)
     assert "".join(seen.tokens[0]) == TEXT
-    assert all(record.statistics is not None for record in seen.records.values())
-    alone = open_subject(run).record(TEXT, RecordConfig(beyond=True))
+    assert all(record.statistics is not None for record in seen.layer_traces.values())
+    alone = open_inspectable(run).record(TEXT, RecordConfig(beyond=True))
     assert torch.equal(seen.row(2, 1, 300), alone.row(2, 1, 300))
 
     looks = json.loads(cli("look", book, "--query", "300", "--json").out)["looks"]
@@ -67,7 +67,7 @@ def test_compressed_text_chosen_layers_and_the_beginning_only(cli, run, tmp_path
     assert "measured" not in err
     seen = open_glass(book)
     assert [layer.index for layer in seen.layers] == [0, 2]
-    assert all(record.statistics is None for record in seen.records.values())
+    assert all(record.statistics is None for record in seen.layer_traces.values())
     assert cli("look", book, "--layer", "2", "--head", "0").code == 0
     assert "there is no layer '1'" in is_a_mistake(cli("look", book, "--layer", "1"))[0]
 

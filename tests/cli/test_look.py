@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from glasshead.generation.opening import open_subject
+from glasshead.generation.opening import open_inspectable
 from glasshead.observe.view import View
 from glasshead.text.tokenizer import BPETokenizer, CharTokenizer
 from tests.cli.test_cli import is_a_mistake
@@ -64,7 +64,7 @@ def test_the_summary_in_chinese(cli, run, monkeypatch):
 
 def test_json_has_the_statistics_of_every_head(cli, run):
     found = json.loads(cli("look", run, TEXT, "--json").out)
-    seen = open_subject(run).record(TEXT)
+    seen = open_inspectable(run).record(TEXT)
     assert [layer["module"] for layer in found["layers"]] == [one.name for one in seen.layers]
     for n, layer in enumerate(found["layers"]):
         for name, values in layer["statistics"].items():
@@ -78,7 +78,7 @@ def test_json_of_a_head_is_its_map(cli, run):
     ]
     assert (found["layer"], found["head"]) == ("2", 1)
     assert found["rows"] == found["cols"] == list(TEXT)
-    expected = open_subject(run).record(TEXT).weights(2)[0, 1]
+    expected = open_inspectable(run).record(TEXT).weights(2)[0, 1]
     torch.testing.assert_close(torch.tensor(found["weights"]), expected)
 
 
@@ -88,7 +88,7 @@ def test_where_a_word_looks_ranked(cli, run):
         for word in ("它#1", "它")
     )
     assert len(first) == len(last) == 4
-    view = View(open_subject(run).record(TEXT))
+    view = View(open_inspectable(run).record(TEXT))
     for looks, at in ((first, 5), (last, 9)):
         weights = [one["weight"] for one in looks]
         assert weights == sorted(weights, reverse=True)
@@ -106,7 +106,7 @@ def test_a_query_is_shown_with_what_stands_around_it(cli, run):
     out = cli("look", run, TEXT, "--query", "9", "--layer", "1", "--head", "0", "--top", "3").out
     lines = out.splitlines()
     assert lines[0] == "what token 9 looks at: 小猫饿了，它在睡。[它]是小猫。"
-    row = open_subject(run).record(TEXT).row(1, 0, 9)
+    row = open_inspectable(run).record(TEXT).row(1, 0, 9)
     for line, (weight, place) in zip(lines[2:], zip(*row.topk(3), strict=True), strict=True):
         assert line.split()[0] == f"{weight:.3f}"
         assert line.split()[2] == str(int(place))
@@ -265,7 +265,7 @@ def test_texts_that_cannot_be_looked_at(cli, run, tmp_path):
     assert "64 tokens" in cli("look", run, TEXT * 5, "--max-tokens", "64").out
     assert "character '狗'" in is_a_mistake(cli("look", run, "狗"))[0]
     assert "does not exist" in is_a_mistake(cli("look", tmp_path / "gone", TEXT))[0]
-    open_subject(run).record(TEXT).save(tmp_path / "x.glass")
+    open_inspectable(run).record(TEXT).save(tmp_path / "x.glass")
     assert "holds a text of its own" in is_a_mistake(cli("look", tmp_path / "x.glass", TEXT))[0]
     (tmp_path / "x.txt").write_text(TEXT)
     assert "not a run but a file" in is_a_mistake(cli("look", tmp_path / "x.txt", TEXT))[0]

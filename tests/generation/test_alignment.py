@@ -5,7 +5,7 @@ import torch
 
 from glasshead.errors import ConfigError
 from glasshead.generation.alignment import align, usual_layer
-from glasshead.observe.words import spelled, words
+from glasshead.observe.words import decode_tokens, words
 from glasshead.text.tokenizer import ByteTokenizer
 from tests.generation.translators import SPECIALS, small_bpe, tiny
 
@@ -51,7 +51,7 @@ def test_weights_are_summed_over_key_pieces_and_averaged_over_query_pieces(layer
     found = align(model, BPE, source, target, layer)
     assert found.layer == (1 if layer is None else layer)
     each = recorded(model, found.layer, source, [BPE.specials["<bos>"], *target])
-    rows, cols = (words(spelled(BPE, ids)) for ids in (target, source))
+    rows, cols = (words(decode_tokens(BPE, ids)) for ids in (target, source))
     assert (found.target, found.source) == (texts_of(rows), texts_of(cols))
     assert found.weights.shape == (3, len(rows), len(cols))
     for head in range(3):

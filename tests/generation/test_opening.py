@@ -6,7 +6,7 @@ import torch
 from glasshead.checkpoint import export_model, kind_of, load
 from glasshead.errors import InputError
 from glasshead.generation.int8 import Int8Linear
-from glasshead.generation.opening import open_gpt, open_subject, open_translator
+from glasshead.generation.opening import open_gpt, open_inspectable, open_translator
 from tests.generation.runs import make_run
 from tests.generation.translators import make_translator, small_bpe
 from tests.model.test_pretrained_export import FITTING, TOKENIZERS, make
@@ -35,7 +35,7 @@ def test_what_was_exported_opens_as_the_same_model(name, tmp_path):
     ids = torch.randint(BYTES.vocab_size, (2, 17))
     torch.testing.assert_close(model(ids), load(run).model(ids), rtol=0, atol=1e-5)
     assert list(loaded.tokenizer.encode_ids("abc")) == list(BYTES.encode_ids("abc"))
-    assert open_subject(tmp_path / name).record("abcab").tokens is not None
+    assert open_inspectable(tmp_path / name).record("abcab").tokens is not None
 
 
 def test_a_model_that_does_not_fit_says_what_does(tmp_path):

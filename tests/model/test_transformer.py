@@ -19,7 +19,7 @@ from glasshead.model.transformer import (
     Transformer,
     TransformerConfig,
 )
-from glasshead.observe.hooks import attached
+from glasshead.observe.hooks import attach_hooks
 from tests.attention.hooks import Keep, Replace
 
 V, C, H, F = 47, 20, 5, 31
@@ -226,7 +226,7 @@ def test_a_hook_sees_exactly_what_the_kernel_got() -> None:
     source[1, 9:] = 0
     plain, calls = model(source, target), []
     modules = [m for m in model.modules() if isinstance(m, MultiHeadAttention)]
-    with attached({module: Keep(calls) for module in modules}):
+    with attach_hooks({module: Keep(calls) for module in modules}):
         assert torch.equal(model(source, target), plain)
     assert [call.cross for call in calls] == [False] * 2 + [False, True] * 3
     for call in calls:
@@ -245,7 +245,7 @@ def test_a_hook_can_change_the_context() -> None:
         return call.context.index_fill(1, torch.tensor([2]), 0.0)
 
     cross = model.decoder.blocks[1].cross
-    with attached({cross: Replace(silence_head_2)}):
+    with attach_hooks({cross: Replace(silence_head_2)}):
         changed = model(source, target)
     assert not torch.allclose(changed, plain)
     with torch.no_grad():  # the same by hand: the head's columns of the projection out

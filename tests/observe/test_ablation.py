@@ -16,7 +16,7 @@ from glasshead.errors import AblationError, ConfigError, InputError, RecordingEr
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.transformer import Reader, Transformer, TransformerConfig
 from glasshead.observe.ablation import Edge, ablating
-from glasshead.observe.hooks import attached
+from glasshead.observe.hooks import attach_hooks
 from glasshead.observe.recording import observing
 from tests.attention.hooks import Keep, Replace
 
@@ -72,7 +72,7 @@ def attentions(model):
 def looks(model, inputs):
     """What each layer's kernel was given and gave, at its last call."""
     hooks = {module: Keep([]) for module in attentions(model)}
-    with attached(hooks):
+    with attach_hooks(hooks):
         model(*inputs)
     return [hook.calls[-1] for hook in hooks.values()]
 
@@ -233,7 +233,7 @@ def test_the_model_is_as_it_was_afterwards_also_after_an_exception(model_and_inp
     assert traces(model) == before
     # One that is raised while a layer is running, by another hook.
     module, hook = attentions(model)[1], Replace(failing)
-    with attached({module: hook}):
+    with attach_hooks({module: hook}):
         with pytest.raises(InputError, match="a hook that fails"), ablating(model, **cut):
             model(*inputs)
         assert module.hooks == (hook,)

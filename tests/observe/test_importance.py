@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from glasshead.errors import AblationError, ConfigError, InputError
-from glasshead.observe.hooks import attached
+from glasshead.observe.hooks import attach_hooks
 from glasshead.observe.importance import head_ablations, head_gradients
 from glasshead.observe.recording import observing
 from tests.attention.hooks import Replace
@@ -41,7 +41,7 @@ def gated(module, sequence, head, by):
         gate[sequence, head] += by
         return call.context * gate[:, :, None, None]
 
-    return attached({module: Replace(turn)})
+    return attach_hooks({module: Replace(turn)})
 
 
 @pytest.mark.parametrize("case", CASES)

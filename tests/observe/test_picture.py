@@ -15,9 +15,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from glasshead.errors import InputError
-from glasshead.generation.opening import open_subject
+from glasshead.generation.opening import open_inspectable
 from glasshead.observe import picture_png
-from glasshead.observe.atlas import open_glass
 from glasshead.observe.colours import PAPER, Scale, palette
 from glasshead.observe.fonts import chinese_font
 from glasshead.observe.picture import (
@@ -30,6 +29,7 @@ from glasshead.observe.picture import (
 from glasshead.observe.picture_html import page
 from glasshead.observe.picture_svg import svg
 from glasshead.observe.picture_terminal import show
+from glasshead.observe.trace import open_glass
 from glasshead.observe.view import View, ViewConfig
 from glasshead.observe.wording import ROLES, STATISTICS, TEXTS
 from glasshead.text.tokenizer import CharTokenizer
@@ -102,7 +102,7 @@ def test_a_page_holds_exactly_the_numbers(seen):
 def test_a_page_needs_nothing_from_outside_and_no_text_can_end_its_script(tmp_path):
     text = "a</script><script>x{css}{js}"
     make_run(tmp_path / "run", CharTokenizer.train(text), max_len=64)
-    view = View(open_subject(tmp_path / "run").record(text))
+    view = View(open_inspectable(tmp_path / "run").record(text))
     html = page(grid_sheet(view, view.heads())).decode()
     assert html.count("<script") == 2
     assert not re.search(r"https?://|//cdn|@import|src=", html)

@@ -14,10 +14,9 @@ from glasshead.attention.scores import Scoring
 from glasshead.errors import ConfigError, InputError, RecordingError
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.transformer import Encoder, Transformer, TransformerConfig
-from glasshead.observe.hooks import attached
-from glasshead.observe.record import Growing, Room
-from glasshead.observe.recorder import check
-from glasshead.observe.recording import observing
+from glasshead.observe.hooks import attach_hooks
+from glasshead.observe.recording import check_exactness, observing
+from glasshead.observe.trace_storage import GrowingTensor, TensorStorage
 from tests.attention.hooks import Keep, Replace
 
 V, PAD = 31, 0
@@ -58,7 +57,7 @@ def ids(B, T, seed=3):
 def looks(model, *args):
     """The last call of each layer."""
     hooks = {m: Keep([]) for m in model.modules() if isinstance(m, MultiHeadAttention)}
-    with attached(hooks):
+    with attach_hooks(hooks):
         model(*args)
     return [hook.calls[-1] for hook in hooks.values()]
 
@@ -180,13 +179,13 @@ def test_streamed_statistics_are_those_of_the_tensors_and_keep_no_tensors():
             for field in ("entropy", "received", "overview_mean", "induction"):
                 ours, theirs = getattr(streamed.statistics(i), field), other.statistics(i)
                 assert (ours - getattr(theirs, field)).abs().max() < 1e-6
-        assert streamed.records[i].q is None
-    with pytest.raises(RecordingError, match="only statistics were kept") as caught:
+        assert streamed.layer_traces[i].q is None
+    with pytest.raises(RecordingError, match="without its queries and keys") as caught:
         streamed.tile(0, 0)
     assert "tensors" in caught.value.hint
     with observing(model, keep="statistics"):
         model(text)
-        with pytest.raises(RecordingError, match="called twice"):
+        with pytest.raises(RecordingError, match="called again"):
             model(text)
 
 
@@ -231,7 +230,7 @@ def test_watching_ends_with_the_block_whatever_happens_and_nests():
 def test_a_hook_that_was_there_still_works_and_its_change_takes_effect():
     model, text = new_gpt(), ids(1, 5)
     silence = Replace(lambda call: torch.zeros_like(call.context))
-    with attached({model.blocks[0].attention: silence}):
+    with attach_hooks({model.blocks[0].attention: silence}):
         changed = model(text)
         with observing(model) as seen:
             assert torch.equal(model(text), changed)
@@ -258,7 +257,7 @@ def test_autocast_records_what_the_kernel_was_given():
         with observing(model) as seen:
             assert torch.equal(before, model(text))
         caught = looks(model, text)
-        assert seen.records[1].q.dtype == caught[1].q.dtype
+        assert seen.layer_traces[1].q.dtype == caught[1].q.dtype
         for i, look in enumerate(caught):
             expected = dense(look, causal(13, 13))
             assert (seen.weights(i) - expected).abs().max() < 1e-5
@@ -291,7 +290,7 @@ def test_what_cannot_be_recorded_is_refused_with_the_reason():
         with pytest.raises(RecordingError, match="called again") as caught:
             model(text)
     assert "another observing" in caught.value.hint
-    with pytest.raises(RecordingError, match="no layer of GPT reported"), observing(model):
+    with pytest.raises(RecordingError, match="no attention layer of GPT ran"), observing(model):
         pass
     with pytest.raises(RecordingError, match="Linear has no attention"), observing(nn.Linear(2, 3)):
         pass
@@ -311,7 +310,7 @@ def test_a_cache_that_is_reordered_between_calls_is_refused():
         model(text, caches=caches)
         for cache in caches:
             cache.reorder(torch.tensor([1, 1]))
-        with pytest.raises(RecordingError, match="do not go on"):
+        with pytest.raises(RecordingError, match="do not continue"):
             model(text[:, :1], caches=caches)
 
 
@@ -323,7 +322,7 @@ def test_the_check_finds_what_is_not_the_attention_that_ran(what):
     s = (q @ k.mT / 5**0.5).masked_fill(~causal(7, 7), -torch.inf)
     given |= {"context": s.softmax(-1) @ v, "lse": s.logsumexp(-1)}
     layer = Layer(0, "here", "self")
-    check(layer, **given)
+    check_exactness(layer, **given)
     wrong = {
         "q": {"q": q * 1.01},
         "mask": {"mask": Mask(causal=True, window=6)},
@@ -332,7 +331,7 @@ def test_the_check_finds_what_is_not_the_attention_that_ran(what):
         "lse": {"lse": given["lse"] + 0.001},
     }
     with pytest.raises(RecordingError, match="cannot be recorded exactly"):
-        check(layer, **given | wrong[what])
+        check_exactness(layer, **given | wrong[what])
 
 
 def test_a_long_row_is_checked_as_exactly_as_a_short_one():
@@ -342,9 +341,9 @@ def test_a_long_row_is_checked_as_exactly_as_a_short_one():
     s = q.double() @ k.double().mT / 7**0.5
     context, lse = (s.softmax(-1) @ v.double()).float(), s.logsumexp(-1).float()
     layer = Layer(0, "here", "self")
-    check(layer, q, k, v, Mask(), Scoring(), context, lse)
+    check_exactness(layer, q, k, v, Mask(), Scoring(), context, lse)
     with pytest.raises(RecordingError, match="cannot be recorded exactly"):
-        check(layer, q, k, v, Mask(), Scoring(), context + 3e-5, lse)
+        check_exactness(layer, q, k, v, Mask(), Scoring(), context + 3e-5, lse)
 
 
 @torch.no_grad()
@@ -358,13 +357,13 @@ def test_large_recordings_lie_in_files_and_read_the_same(tmp_path):
     for i in range(3):
         assert torch.equal(seen.weights(i), small.weights(i))
     with pytest.raises(RecordingError, match="do not fit"):
-        Room(0, tmp_path).empty((2**60,), torch.float32)
+        TensorStorage(0, tmp_path).empty((2**60,), torch.float32)
 
 
 def test_a_growing_tensor_is_its_pieces_in_a_row():
     torch.manual_seed(0)
     pieces = [torch.randn(2, 3, n, 5) for n in (7, 1, 1, 11, 0, 2)]
-    growing = Growing(Room(in_memory=2000))
+    growing = GrowingTensor(TensorStorage(in_memory=2000))
     for piece in pieces:
         growing.append(piece)
     assert torch.equal(growing.value, torch.cat(pieces, 2))

@@ -5,9 +5,9 @@ import torch
 
 from glasshead.errors import ConfigError, InputError, RecordingError
 from glasshead.observe import rollout as module
-from glasshead.observe.record import Record
 from glasshead.observe.recording import observing
 from glasshead.observe.rollout import rollout
+from glasshead.observe.trace_storage import LayerTrace
 from tests.observe.test_ablation import PADDED, gpt, ids, translator
 
 T = 23
@@ -54,7 +54,7 @@ def test_heads_and_layers_can_be_chosen(seen):
 
 
 def test_no_more_weights_are_made_at_a_time_than_fit_in_a_band(seen, monkeypatch):
-    sizes, tile = [], Record.tile
+    sizes, tile = [], LayerTrace.tile
 
     def measured(self, *args):
         made = tile(self, *args)
@@ -62,7 +62,7 @@ def test_no_more_weights_are_made_at_a_time_than_fit_in_a_band(seen, monkeypatch
         return made
 
     monkeypatch.setattr(module, "BAND", 3 * T)
-    monkeypatch.setattr(Record, "tile", measured)
+    monkeypatch.setattr(LayerTrace, "tile", measured)
     rollout(seen, 12)
     assert max(sizes) <= 3 * T
     # Three layers of six heads, of which the rows after the target are not made.
@@ -112,7 +112,7 @@ def test_mistakes_are_named(seen):
     model = gpt()
     with torch.no_grad(), observing(model, keep="statistics") as measured:
         model(ids(1, 5))
-    with pytest.raises(RecordingError, match="only statistics were kept"):
+    with pytest.raises(RecordingError, match="without its queries and keys"):
         rollout(measured)
     caches = model.new_caches()
     with torch.no_grad():

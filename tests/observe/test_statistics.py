@@ -10,9 +10,9 @@ from glasshead.attention.functional import attend
 from glasshead.attention.mask import EVERYTHING, Mask
 from glasshead.attention.scores import PLAIN, Scoring
 from glasshead.errors import BackendError, ConfigError, MaskError, ShapeError
-from glasshead.observe import kernel
+from glasshead.observe import triton_engine
+from glasshead.observe.engine import EngineInput, lag_starts
 from glasshead.observe.statistics import HeadStatistics, observe
-from glasshead.observe.sweep import Sweep, lag_starts
 from tests.observe.dense import assert_matches, dense
 
 
@@ -201,11 +201,13 @@ def test_triton_asked_for_where_it_cannot_serve_says_why(monkeypatch):
 
 def test_the_engine_is_chosen_by_reasons(monkeypatch):
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    monkeypatch.setattr(kernel.importlib.util, "find_spec", lambda name: True)
+    monkeypatch.setattr(triton_engine.importlib.util, "find_spec", lambda name: True)
     q, k, _ = layer(14)
 
     def why_not(q=q, k=k, mask=EVERYTHING, scoring=PLAIN, top_k=8):
-        return kernel.why_not(Sweep(q, k, mask, scoring, None, None, None, top_k, (1, 1), False))
+        return triton_engine.why_not(
+            EngineInput(q, k, mask, scoring, None, None, None, top_k, (1, 1), False)
+        )
 
     assert why_not() is None
     assert "float64" in why_not(q.double(), k.double())

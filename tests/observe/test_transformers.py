@@ -8,7 +8,7 @@ import torch
 from glasshead.attention.mask import Mask
 from glasshead.errors import RecordingError
 from glasshead.observe.recording import observing
-from glasshead.observe.transformers_hooks import described
+from glasshead.observe.transformers_hooks import parse_mask
 
 tr = pytest.importorskip("transformers")
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS  # noqa: E402
@@ -134,7 +134,7 @@ def test_tiles_are_the_eager_weights_and_the_output_keeps_every_bit(name, paddin
     assert model.config._attn_implementation == implementation
     assert furthest(seen, eager(model, **given), given["attention_mask"]) < 1e-5
     # No map of T x T is kept for masks that a rule can say.
-    assert all(s.mask.dense is None for r in seen.records.values() for s in r.spans)
+    assert all(s.mask.dense is None for r in seen.layer_traces.values() for s in r.calls)
 
 
 def test_layers_say_where_they_stand():
@@ -193,7 +193,7 @@ def test_autocast_records_what_the_kernel_was_given(name):
         with observing(model) as seen:
             assert torch.equal(before, model(**given).logits)
         for layer in seen.layers:
-            assert seen.records[layer.index].q.dtype == torch.bfloat16
+            assert seen.layer_traces[layer.index].q.dtype == torch.bfloat16
             assert (seen.weights(layer.index).sum(-1) - 1).abs().max() < 1e-5
 
 
@@ -311,7 +311,7 @@ def test_dropout_other_kernels_and_beams_are_refused():
     assert "eval" in caught.value.hint
     model.eval()
     for more in ({"num_beams": 3}, {"cache_implementation": "static"}):
-        with pytest.raises(RecordingError, match="do not go on"), observing(model):
+        with pytest.raises(RecordingError, match="do not continue"), observing(model):
             model.generate(**given, max_new_tokens=7, min_new_tokens=7, do_sample=False, **more)
     model = build("llama")
     model.set_attn_implementation("flex_attention")
@@ -357,12 +357,12 @@ def test_a_mask_tensor_is_read_back_as_the_rule_that_made_it(rule, T):
         torch.where(allowed, 0.0, least),
         torch.where(allowed, 0.0, -torch.inf),
     ):
-        found, bias = described(tensor)
+        found, bias = parse_mask(tensor)
         assert bias is None
         again = found.allowed(T, 11)
         assert torch.equal(allowed, torch.ones_like(allowed) if again is None else again & allowed)
         assert again is None or torch.equal(allowed, again.expand_as(allowed))
         assert (found.dense is None) or rule.documents is not None
-    _, bias = described(torch.where(allowed, 0.25, least))
+    _, bias = parse_mask(torch.where(allowed, 0.25, least))
     assert bias is not None
     assert torch.equal(bias, torch.where(allowed, 0.25, 0.0))

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from glasshead.errors import InputError
-from glasshead.generation.opening import open_subject
+from glasshead.generation.opening import open_inspectable
+from glasshead.observe.inspectable import RecordConfig
 from glasshead.observe.picture import SUFFIXES, head_sheet, looks_sheet, save
-from glasshead.observe.ranking import context, glances, telling, token_at
-from glasshead.observe.subject import RecordConfig
+from glasshead.observe.ranking import context, standout_heads, strongest_keys, token_at
 from glasshead.observe.view import View, ViewConfig
 from glasshead.observe.words import merge
 from glasshead.text.tokenizer import CharTokenizer
@@ -63,7 +63,7 @@ def test_a_ratio_of_one_is_equal_attention(seen):
 def test_a_long_text_is_seen_from_afar(tmp_path):
     text = "春江花月夜" * 60
     make_run(tmp_path / "run", CharTokenizer.train(text), max_len=300)
-    seen = open_subject(tmp_path / "run").record(text)
+    seen = open_inspectable(tmp_path / "run").record(text)
     view = View(seen)
     shown = view.head((1, 1))
     assert (shown.rows, shown.cols, shown.cell) == (None, None, 2)
@@ -96,32 +96,34 @@ def test_cross_attention_has_the_source_on_top_and_what_is_written_at_the_side(t
 
 def test_the_heads_that_stand_out_have_the_largest_numbers(seen):
     view = View(seen)
-    for one in telling(view):
+    for one in standout_heads(view):
         name = {"sharpest": "relative_entropy", "broadest": "relative_entropy"}.get(
             one.role, one.role
         )
         values = view.statistic(name).values
         assert one.value == (values.min() if one.role == "sharpest" else values.max())
         assert values[one.head] == one.value
-    assert {"previous_weight", "first_weight", "induction"} <= {one.role for one in telling(view)}
+    assert {"previous_weight", "first_weight", "induction"} <= {
+        one.role for one in standout_heads(view)
+    }
 
 
 def test_glances_of_one_head_and_of_all(seen):
     view = View(seen)
     rows, cols = view.sides(0)
     at = max(n for n, word in enumerate(rows) if word.text == "它")
-    one = glances(view, [(2, 3)], "它", 5)
+    one = strongest_keys(view, [(2, 3)], "它", 5)
     row = view.head((2, 3)).values[at]
     # A row alone need not be rounded as one of many: processors differ.
     assert [g.weight for g in one] == pytest.approx(row.topk(5).values.tolist(), rel=1e-6)
     assert all(cols[g.place].text == g.word for g in one)
     assert row[[g.place for g in one]].tolist() == pytest.approx([g.weight for g in one], rel=1e-6)
-    every = glances(view, view.heads(), "它", 12)
+    every = strongest_keys(view, view.heads(), "它", 12)
     assert len(every) == 12
     assert [g.weight for g in every] == sorted((g.weight for g in every), reverse=True)
     for g in every:
         assert g.weight == pytest.approx(float(view.head(g.head).values[at].max()))
-    hidden = glances(View(seen, ViewConfig(hide_sink=True)), [(2, 3)], "它", 5)
+    hidden = strongest_keys(View(seen, ViewConfig(hide_sink=True)), [(2, 3)], "它", 5)
     assert all(cols[g.place].text == g.word and g.place > 0 for g in hidden)
 
 
@@ -144,10 +146,10 @@ def test_a_token_is_shown_where_it_stands(seen):
 
 def test_layers_can_be_chosen(tmp_path):
     make_run(tmp_path / "run", CharTokenizer.train(TEXT), max_len=64, n_layers=3)
-    subject = open_subject(tmp_path / "run")
+    subject = open_inspectable(tmp_path / "run")
     told = []
     config = RecordConfig(layers=(2,), max_tokens=7, progress=lambda *step: told.append(step))
     view = View(subject.record(TEXT, config))
     assert list(view.names.values()) == ["2"]
-    assert view.seen.shape(2) == (1, 4, 7, 7)
+    assert view.trace.shape(2) == (1, 4, 7, 7)
     assert told == [(0, 1), (1, 1)]

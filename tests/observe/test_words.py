@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glasshead.errors import InputError
-from glasshead.observe.words import Word, characters, find, merge, spelled, visible, words
+from glasshead.observe.words import (
+    Word,
+    characters,
+    decode_tokens,
+    find_word,
+    merge,
+    visible,
+    words,
+)
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer
 
 MIXED = "It's the 小猫's day — “naïve”, 3 o'clock.\n한국어 단어 👩‍👧 e\u0301té\tend "
@@ -107,12 +115,12 @@ def test_merging_adds_over_keys_and_averages_over_queries(seed, row_sizes, col_s
 def test_a_tokenizer_spells_its_tokens():
     tokenizer = BPETokenizer.train("小猫小猫", vocab_size=259, specials=["<eos>"])
     ids = [*tokenizer.encode_ids("小猫a").tolist(), tokenizer.specials["<eos>"]]
-    tokens = spelled(tokenizer, ids)
+    tokens = decode_tokens(tokenizer, ids)
     assert tokens[-2:] == ["a", "<eos>"]
     assert texts(words(tokens)) in (["小", "猫", "a", "<eos>"], ["小猫", "a", "<eos>"])
     data = b"".join(t.encode() if isinstance(t, str) else t for t in tokens[:-1])
     assert data.decode() == "小猫a"
-    assert spelled(ByteTokenizer(), list("é".encode())) == [b"\xc3", b"\xa9"]
+    assert decode_tokens(ByteTokenizer(), list("é".encode())) == [b"\xc3", b"\xa9"]
 
 
 CAT = words(["那", "小", "猫", "说", "它", "饿", "，", "它", "走", "了"])
@@ -123,13 +131,13 @@ CAT = words(["那", "小", "猫", "说", "它", "饿", "，", "它", "走", "了
     [("它", 7, 8), ("它#1", 4, 5), ("它#2", 7, 8), ("小猫", 1, 3), ("小 猫#1", 1, 3), ("那", 0, 1)],
 )
 def test_a_word_is_found_at_its_last_place_or_the_one_that_is_named(wanted, start, stop):
-    found = find(wanted, CAT)
+    found = find_word(wanted, CAT)
     assert (found.start, found.stop) == (start, stop)
 
 
 def test_a_word_with_a_number_sign_can_be_meant_itself():
     among = words(["C", "#", "1", " and", " C", " C"])
-    assert (find("C#1", among).start, find("C#1", among).stop) == (0, 3)
+    assert (find_word("C#1", among).start, find_word("C#1", among).stop) == (0, 3)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +151,7 @@ def test_a_word_with_a_number_sign_can_be_meant_itself():
 )
 def test_a_word_that_is_not_there(wanted, message, hint):
     with pytest.raises(InputError) as caught:
-        find(wanted, words(["the", " cat", "\n", "cat"]))
+        find_word(wanted, words(["the", " cat", "\n", "cat"]))
     assert str(caught.value) == message
     assert caught.value.hint == hint
 

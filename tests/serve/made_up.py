@@ -10,8 +10,8 @@ from torch import Tensor
 from glasshead.attention.hooks import Layer
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring
-from glasshead.observe.atlas import Trace
-from glasshead.observe.record import Record, Span
+from glasshead.observe.trace import Trace
+from glasshead.observe.trace_storage import LayerTrace, RecordedCall
 
 __all__ = ["SCRIPT", "long_atlas"]
 
@@ -39,8 +39,8 @@ def long_atlas(n: int) -> Trace:
     tokens = [chr(0x4E00 + int(word)) for word in words]
     tokens[5] = SCRIPT
     seen = Trace([layer], model="Made up", tokens=tokens)
-    span = Span(0, n, 0, n, Mask(causal=True), Scoring())
-    seen.records[0] = Record(layer, (1, HEADS, n, n), [span], q[None], k[None], lse[None])
+    span = RecordedCall(0, n, 0, n, Mask(causal=True), Scoring())
+    seen.layer_traces[0] = LayerTrace(layer, (1, HEADS, n, n), [span], q[None], k[None], lse[None])
     return seen
 
 

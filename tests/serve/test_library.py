@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from glasshead.checkpoint import RunFolder
 from glasshead.errors import CheckpointError, InputError, NotFoundError
-from glasshead.generation.opening import open_subject
+from glasshead.generation.opening import open_inspectable
 from glasshead.serve.library import Library
 from glasshead.text.tokenizer import CharTokenizer
 
@@ -41,7 +41,7 @@ def all_kinds(tmp_path_factory):
     folders.gpt2(root / "theirs" / "gpt2")
     folders.bert(root / "theirs" / "bert")
     folders.t5(root / "theirs" / "t5")
-    open_subject(root / "letters").record("abcab").save(root / "book.glass")
+    open_inspectable(root / "letters").record("abcab").save(root / "book.glass")
     (root / "notes.txt").write_text("nothing")
     (root / "empty").mkdir()
     return root

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glasshead import load
-from glasshead.generation.opening import open_subject
+from glasshead.generation.opening import open_inspectable
 from glasshead.observe.ablation import Edge, ablating
 from glasshead.observe.view import View, ViewConfig
 from glasshead.observe.words import merge
@@ -48,9 +48,9 @@ def numbers(answer):
 
 def exact(world_runs, model, text, layer, head):
     """The weights between tokens, from q and k in float64."""
-    seen = open_subject(world_runs / model).record(text)
-    q, k, _ = seen.record(layer).tensors()
-    mask, scoring = seen.record(layer).merged()
+    seen = open_inspectable(world_runs / model).record(text)
+    q, k, _ = seen.layer_trace(layer).tensors()
+    mask, scoring = seen.layer_trace(layer).mask_and_scoring()
     s = q[0, head].double() @ k[0, head].double().T * scoring.scale_for(q.shape[-1])
     allowed = mask.allowed(*s.shape)
     if allowed is not None:
@@ -171,7 +171,7 @@ def test_ranked_heads_look_from_the_same_text(ask):
 
 def test_statistics_are_those_of_the_view_with_a_sentence_each(ask, world_runs):
     found = look(ask)
-    view = View(open_subject(world_runs / "reader").record(TEXT), ViewConfig())
+    view = View(open_inspectable(world_runs / "reader").record(TEXT), ViewConfig())
     assert list(found["statistics"]) == view.statistic_names
     for name, told in found["statistics"].items():
         np.testing.assert_allclose(told["values"], view.statistic(name).values, atol=1e-5)

@@ -7,9 +7,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from glasshead.generation.opening import open_subject
-from glasshead.observe.atlas import Trace, open_glass
-from glasshead.observe.subject import RecordConfig
+from glasshead.generation.opening import open_inspectable
+from glasshead.observe.inspectable import RecordConfig
+from glasshead.observe.trace import Trace, open_glass
 from glasshead.serve import mapping
 from glasshead.text.tinyworld import corpus
 from tests.serve.made_up import SCRIPT, long_atlas
@@ -33,7 +33,7 @@ def told(ask):
 @pytest.fixture(scope="module")
 def dense(world_runs):
     """All weights, from a recording of its own."""
-    seen = open_subject(world_runs / "writer").record(TEXT, RecordConfig(beyond=True))
+    seen = open_inspectable(world_runs / "writer").record(TEXT, RecordConfig(beyond=True))
     return torch.stack([seen.weights(layer.index)[0] for layer in seen.layers]).double()
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from glasshead.errors import InputError
-from glasshead.observe.atlas import Trace, open_glass
+from glasshead.observe.trace import Trace, open_glass
 from glasshead.serve.library import Library
 from glasshead.text.tinyworld import World
 
@@ -68,7 +68,9 @@ def test_a_short_text_is_looked_at_and_its_weights_are_the_atlas(shown, seen):
     told = json.loads(data)
     assert status == 200
     assert "".join(word["text"] for word in told["words"]) == TEXT
-    assert [layer["heads"] for layer in told["layers"]] == [seen.shape(n)[1] for n in seen.records]
+    assert [layer["heads"] for layer in told["layers"]] == [
+        seen.shape(n)[1] for n in seen.layer_traces
+    ]
     path = f"/api/seen/{told['seen']}/weights?layer=1&head=2&tokens=true"
     status, headers, data = ask("GET", path)
     found = np.frombuffer(data, "<f4").reshape([int(n) for n in headers["x-shape"].split(",")])
@@ -107,7 +109,7 @@ def test_what_cannot_be_answered_is_told_as_on_the_server(shown, seen):
 
 def test_an_atlas_without_words_is_shown_as_a_map(book, shown):
     bare = Trace(book.layers, model="bare")
-    bare.records = book.records
+    bare.layer_traces = book.layer_traces
     assert brought(shown(bare)[0])["views"] == ["atlas"]
 
 

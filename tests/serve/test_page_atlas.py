@@ -6,7 +6,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from glasshead.observe.atlas import open_glass
+from glasshead.observe.trace import open_glass
 from glasshead.text.tinyworld import corpus
 from tests.serve.conftest import live, meanwhile, until
 from tests.serve.made_up import SCRIPT, long_atlas

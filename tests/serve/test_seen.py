@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from glasshead.attention.hooks import Layer
 from glasshead.errors import NotFoundError
-from glasshead.observe.atlas import Trace
-from glasshead.observe.record import Record
+from glasshead.observe.trace import Trace
+from glasshead.observe.trace_storage import LayerTrace
 from glasshead.serve.seen import SeenStore, held_bytes
 
 from .made_up import long_atlas
@@ -20,7 +20,9 @@ def atlas(tokens: int, layers: int = 1) -> Trace:
     found = Trace([Layer(i, f"layer{i}", "self", None) for i in range(layers)])
     for layer in found.layers:
         q = torch.zeros(1, 2, tokens, 3)
-        found.records[layer.index] = Record(layer, (1, 2, tokens, tokens), q=q, k=q, lse=q[..., 0])
+        found.layer_traces[layer.index] = LayerTrace(
+            layer, (1, 2, tokens, tokens), q=q, k=q, lse=q[..., 0]
+        )
     return found
 
 
@@ -128,4 +130,4 @@ def test_what_is_looked_at_counts_too():
     grown.cells(0, 1, 0)
     assert store.get(name) is grown
     assert store.has("m", "old") is None
-    assert store.bytes == grown.kept_bytes > 300_000
+    assert store.bytes == grown.cached_bytes > 300_000

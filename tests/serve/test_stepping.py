@@ -10,7 +10,7 @@ import torch
 from glasshead import load
 from glasshead.attention.steps import mask as masked
 from glasshead.attention.steps import softmax
-from glasshead.generation.opening import open_subject
+from glasshead.generation.opening import open_inspectable
 from glasshead.serve.stepping import values_of
 from glasshead.serve.work import Cancel
 from glasshead.text.tinyworld import World
@@ -76,7 +76,7 @@ def test_values_are_those_that_the_model_mixes(ask, world_runs):
 
 def test_names_are_the_tokens(ask, world_runs):
     found = steps(ask, "translator", 5, 0, 0)  # cross-attention
-    seen = open_subject(world_runs / "translator").record(TEXT)
+    seen = open_inspectable(world_runs / "translator").record(TEXT)
     assert seen.layer(5).kind == "cross"
     assert found["keys"] == seen.source_tokens[0]
     assert len(found["queries"]) == seen.shape(5)[2]
@@ -93,7 +93,7 @@ def test_what_does_not_exist_is_refused(ask):
 
 
 def test_the_heads_of_a_group_mix_the_same_values(tmp_path):
-    subject = open_subject(make_run(tmp_path / "run", ByteTokenizer(), n_heads=4, n_kv_heads=2))
+    subject = open_inspectable(make_run(tmp_path / "run", ByteTokenizer(), n_heads=4, n_kv_heads=2))
     merged = []
     out = subject.model.blocks[1].attention.out
     with out.register_forward_pre_hook(lambda _, given: merged.append(given[0])):

@@ -10,7 +10,7 @@ import torch
 from fastapi import Request
 
 from glasshead.errors import InputError
-from glasshead.observe.subject import RecordConfig
+from glasshead.observe.inspectable import RecordConfig
 from glasshead.serve.library import Library
 from glasshead.serve.work import Cancel, Gone, work
 from glasshead.text.tinyworld import World

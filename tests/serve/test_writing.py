@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from glasshead.checkpoint import load
 from glasshead.generation.decode import generate
-from glasshead.generation.opening import open_subject
+from glasshead.generation.opening import open_inspectable
 from glasshead.generation.sampling import SamplingConfig
 
 from .conftest import until
@@ -93,7 +93,7 @@ def test_what_was_looked_at_is_what_the_recording_says(served, run, world_runs):
     ids = run.tokenizer.encode_ids(TEXT).tolist()
     at = 7
     found = ask(served, "/look", ids=ids, at=at).json()
-    seen = open_subject(world_runs / "writer").record(run.tokenizer.decode(ids[:at]))
+    seen = open_inspectable(world_runs / "writer").record(run.tokenizer.decode(ids[:at]))
     assert [layer["index"] for layer in found["layers"]] == [0, 1]
     for layer in found["layers"]:
         assert len(layer["heads"]) == 4

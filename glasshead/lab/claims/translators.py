@@ -23,8 +23,8 @@ from glasshead.lab.claims.search import RateSearch
 from glasshead.lab.claims.spread import spread
 from glasshead.lab.looking import crossings, looking
 from glasshead.model.transformer import Transformer, TransformerConfig
-from glasshead.observe.ablation import ChangeHook, changing
-from glasshead.observe.layers import find
+from glasshead.observe.ablation import ChangeHook, attach_change_hooks
+from glasshead.observe.layers import find_layers
 from glasshead.text.pairs import Pair
 from glasshead.text.table import Ids
 from glasshead.text.tinyworld import Story, World
@@ -84,14 +84,14 @@ class _Band(ChangeHook):
 @contextmanager
 def within(model: Transformer, reach: Reach) -> Iterator[None]:
     """Inside the `with`, attention reaches no farther."""
-    found = find(model, partly=False)
+    found = find_layers(model, partly=False)
     changes: dict[int, ChangeHook] = {}
     for layer, _ in found:
         far = reach.cross if layer.kind == "cross" else None
         far = reach.encoder if layer.part == "encoder" else far
         if far is not None:
             changes[layer.index] = _Band(layer, far)
-    with changing(found, changes):
+    with attach_change_hooks(found, changes):
         yield
 
 

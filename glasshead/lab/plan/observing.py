@@ -9,9 +9,9 @@ from glasshead.lab.plan.operations import Setting, operations, pairs
 from glasshead.lab.plan.shapes import Counts
 from glasshead.lab.plan.training import seconds_by_kind, waited_for_python
 from glasshead.model.gpt import GPTConfig
+from glasshead.observe.engine import lag_starts
 from glasshead.observe.statistics import OVERVIEW, cell_side
-from glasshead.observe.sweep import lag_starts
-from glasshead.observe.tiled import BAND, ROWS
+from glasshead.observe.tile_engine import BAND, ROWS
 
 __all__ = ["ObservingPlan", "look_seconds", "plan_observing", "statistics_bytes"]
 

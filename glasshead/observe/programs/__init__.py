@@ -1,4 +1,4 @@
-"""The Triton programs of the `triton` engine; `observe/kernel.py` calls them.
+"""The Triton programs of the `triton` engine; `observe/triton_engine.py` calls them.
 
 `scores.py` makes a tile of log weights; the others measure: `rows.py` (the sweep over all tiles),
 `packed.py` (the same for 16 bits, with `halves.py` and `assembly.py`), `lse.py` (a lighter sweep),

@@ -25,9 +25,9 @@ from torch import Tensor
 from glasshead.attention.hooks import Layer
 from glasshead.errors import InputError, RecordingError
 from glasshead.observe.pooling import Cells, Overview, overview, pooled, summed
-from glasshead.observe.record import Record
 from glasshead.observe.showing import shown
 from glasshead.observe.statistics import HeadStatistics, cell_side
+from glasshead.observe.trace_storage import LayerTrace
 
 __all__ = ["Cells", "Top", "Trace", "open_glass"]
 
@@ -62,7 +62,7 @@ class Trace:
         cache_bytes: int = 2**26,
     ) -> None:
         self._layers = {layer.index: layer for layer in layers}
-        self.records: dict[int, Record] = {}
+        self.layer_traces: dict[int, LayerTrace] = {}
         self.model, self.ids, self.top_k = model, ids, top_k
         self.tokens, self.source_tokens = tokens, source_tokens
         self.about: dict[str, Any] = about or {}
@@ -102,22 +102,22 @@ class Trace:
             + ", ".join(f"{layer.index} ({layer.name})" for layer in self._layers.values()),
         )
 
-    def rename(self, layer: Layer) -> None:
+    def replace_layer(self, layer: Layer) -> None:
         """Put a better description in the place of the layer with the same index."""
         self._layers[layer.index] = layer
 
-    def record(self, layer: int | str) -> Record:
+    def layer_trace(self, layer: int | str) -> LayerTrace:
         found = self.layer(layer)
-        if found.index not in self.records:
+        if found.index not in self.layer_traces:
             raise RecordingError(
                 f"layer {found.index} ({found.name}) did not run while it was observed",
                 hint="call the model inside `with observing(model)`",
             )
-        return self.records[found.index]
+        return self.layer_traces[found.index]
 
     def shape(self, layer: int | str) -> tuple[int, int, int, int]:
         """(B, H, T, S) of a layer's maps."""
-        return self.record(layer).shape
+        return self.layer_trace(layer).shape
 
     def tile(
         self,
@@ -128,7 +128,7 @@ class Trace:
         batch: int = 0,
     ) -> Tensor:
         """Exact weights of queries `rows` at keys `cols`; a number stands for one row or column."""
-        record = self.record(layer)
+        record = self.layer_trace(layer)
         B, H, T, S = record.shape
         r, c = _span("rows", rows, T), _span("cols", cols, S)
         _check_size(f"a tile of {r.stop - r.start} x {c.stop - c.start}", _area(r, c))
@@ -148,7 +148,7 @@ class Trace:
 
     def weights(self, layer: int | str) -> Tensor:
         """(B, H, T, S) all weights of a layer, for short texts."""
-        record = self.record(layer)
+        record = self.layer_trace(layer)
         B, H, T, S = record.shape
         _check_size(f"the weights of layer {layer}, {B} x {H} x {T} x {S},", B * H * T * S)
         every = slice(0, T), slice(0, S)
@@ -157,7 +157,7 @@ class Trace:
 
     def statistics(self, layer: int | str) -> HeadStatistics:
         """What was measured of a layer's heads; measured now where only tensors were kept."""
-        return self.record(layer).measured(self.ids, self.top_k)
+        return self.layer_trace(layer).measure(self.ids, self.top_k)
 
     def levels(self, layer: int | str) -> int:
         """How many levels there are: 0 is exact, at the last one the map fits in a page."""
@@ -180,7 +180,7 @@ class Trace:
         counts as 0, and with `hide_sink` so does the first key. Computed when asked for; the last
         pages are kept.
         """
-        record = self.record(layer)
+        record = self.layer_trace(layer)
         B, H, T, S = record.shape
         level = _index("level", level, self.levels(layer))
         batch, head = _index("batch", batch, B), _index("head", head, H)
@@ -198,7 +198,7 @@ class Trace:
         return Cells(mean, top)
 
     def _page(
-        self, record: Record, batch: int, head: int, level: int, i: int, j: int, hide_sink: bool
+        self, record: LayerTrace, batch: int, head: int, level: int, i: int, j: int, hide_sink: bool
     ) -> Cells:
         key = (record.layer.index, batch, head, level, i, j, hide_sink)
         with self._lock:
@@ -220,7 +220,7 @@ class Trace:
                 self._pages.popitem(last=False)
         return page
 
-    def _overview(self, record: Record, batch: int, head: int, side: int) -> Overview | None:
+    def _overview(self, record: LayerTrace, batch: int, head: int, side: int) -> Overview | None:
         """What larger cells are made of; None where the weights themselves are as near."""
         found = record.statistics
         if found is not None:
@@ -245,7 +245,7 @@ class Trace:
             return made
 
     @property
-    def kept_bytes(self) -> int:
+    def cached_bytes(self) -> int:
         """The memory of the pages and maps from afar that are kept."""
         with self._lock:
             pages: list[Cells | Overview] = [*self._pages.values()]
@@ -254,7 +254,7 @@ class Trace:
 
     def save(self, path: str | Path) -> None:
         """Write everything to one .glass file."""
-        from glasshead.observe.glass import write
+        from glasshead.observe.glass_file import write
 
         write(self, Path(path))
 
@@ -265,7 +265,7 @@ class Trace:
 
 def open_glass(path: str | Path) -> Trace:
     """The atlas in a .glass file. Its tensors stay in the file until they are looked at."""
-    from glasshead.observe.glass import read
+    from glasshead.observe.glass_file import read
 
     return read(Path(path))
 

@@ -19,11 +19,11 @@ from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring, observed
 from glasshead.errors import ConfigError, InputError, RecordingError
 from glasshead.model.gpt import GPT, GPTConfig
-from glasshead.observe import atlas as atlas_module
 from glasshead.observe import pooling, statistics
-from glasshead.observe.atlas import Trace, open_glass
-from glasshead.observe.record import Record, Span
+from glasshead.observe import trace as trace_module
 from glasshead.observe.recording import observing
+from glasshead.observe.trace import Trace, open_glass
+from glasshead.observe.trace_storage import LayerTrace, RecordedCall
 
 B, H, T, S = 2, 3, 43, 47
 
@@ -45,12 +45,12 @@ def built(plain=False, dtype=torch.float32, **settings):
     if plain:
         early = late = Scoring(0.6)
     spans = [
-        Span(0, 29, 0, 33, Mask(causal=True, keys=keys[:, :33]), early),
-        Span(29, 14, 7, 40, Mask(causal=True, window=11), late),
+        RecordedCall(0, 29, 0, 33, Mask(causal=True, keys=keys[:, :33]), early),
+        RecordedCall(29, 14, 7, 40, Mask(causal=True, window=11), late),
     ]
     lse = torch.cat([part(q, k, s)[1] for s in spans], 2)
     seen = Trace([Layer(4, "blocks.4.attention", "self", "decoder")], model="Made up", **settings)
-    seen.records[4] = Record(seen.layers[0], (B, H, T, S), spans, q, k, lse)
+    seen.layer_traces[4] = LayerTrace(seen.layers[0], (B, H, T, S), spans, q, k, lse)
     return seen
 
 
@@ -66,9 +66,9 @@ def whole(seen):
 
 def all_weights(seen):
     """All weights, from another implementation."""
-    record = seen.records[4]
+    record = seen.layer_traces[4]
     out = torch.zeros(B, H, T, S, dtype=record.q.dtype)
-    for s in record.spans:
+    for s in record.calls:
         weights = part(record.q, record.k, s)[0]
         out[:, :, s.row : s.row + s.T, s.key : s.key + s.S] = weights
     return out
@@ -118,7 +118,7 @@ def test_cells_are_mean_and_max_of_their_weights(
 ):
     dtype, rtol, atol = close
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(atlas_module, "PAGE", page)
+        patch.setattr(trace_module, "PAGE", page)
         patch.setattr(pooling, "BLOCK", block)
         patch.setattr(pooling, "ROWS", share[0])
         patch.setattr(pooling, "SHARE", share[1])
@@ -128,7 +128,7 @@ def test_cells_are_mean_and_max_of_their_weights(
         if overview == 1024:  # then coarse cells come from what was measured
             seen.statistics(4)
         elif overview is not None:  # or from an overview that is made for them
-            patch.setattr(atlas_module, "cell_side", lambda n: statistics.cell_side(n, overview))
+            patch.setattr(trace_module, "cell_side", lambda n: statistics.cell_side(n, overview))
         shape = -(-T // side), -(-S // side)
         rows, cols = data.draw(spans_of(shape[0])), data.draw(spans_of(shape[1]))
         mean, most = seen.cells(4, 2, level, rows, cols, batch=1, hide_sink=hide_sink)
@@ -167,7 +167,7 @@ def test_cells_are_computed_by_threads_that_work_alone_and_others_keep_theirs():
 
 
 def test_the_last_level_fits_a_page_and_the_cache_stays_small(monkeypatch):
-    monkeypatch.setattr(atlas_module, "PAGE", 4)
+    monkeypatch.setattr(trace_module, "PAGE", 4)
     seen = built(cache_bytes=3 * 2 * 4 * 16)
     assert seen.levels(4) == 5  # 47 / 2^4 is at most 4, 47 / 2^3 is not
     assert seen.cells(4, 0, -1).mean.shape == (3, 3)
@@ -176,8 +176,8 @@ def test_the_last_level_fits_a_page_and_the_cache_stays_small(monkeypatch):
 
 
 def test_many_threads_may_ask_at_once(monkeypatch):
-    monkeypatch.setattr(atlas_module, "PAGE", 4)
-    monkeypatch.setattr(atlas_module, "cell_side", lambda n: 2)
+    monkeypatch.setattr(trace_module, "PAGE", 4)
+    monkeypatch.setattr(trace_module, "cell_side", lambda n: 2)
     seen, alone = built(cache_bytes=2 * 2 * 4 * 16), built()
     asked = [(head, level) for level in (0, 1, 2) for head in range(H)] * 3
     with ThreadPoolExecutor(8) as pool:
@@ -196,9 +196,8 @@ def test_cells_of_a_long_map_are_the_overview_that_was_measured():
     pair = []
     for measured in (True, False):
         seen = Trace([layer])
-        seen.records[0] = Record(
-            layer, (1, 1, n, n), [Span(0, n, 0, n, mask, Scoring())], q, k, lse
-        )
+        calls = [RecordedCall(0, n, 0, n, mask, Scoring())]
+        seen.layer_traces[0] = LayerTrace(layer, (1, 1, n, n), calls, q, k, lse)
         if measured:
             assert seen.statistics(0).overview_cell == (8, 8)
         pair.append(seen.cells(0, 0, 4))
@@ -226,7 +225,7 @@ def test_what_does_not_exist_is_named(seen, ask, message):
 
 
 def test_answers_too_large_are_refused_with_a_way_out(seen, monkeypatch):
-    monkeypatch.setattr(atlas_module, "MAX_CELLS", 100)
+    monkeypatch.setattr(trace_module, "MAX_CELLS", 100)
     for ask in (lambda: seen.weights(4), lambda: seen.tile(4, 0), lambda: seen.cells(4, 0, 0)):
         with pytest.raises(InputError, match="more than 100 at once") as caught:
             ask()
@@ -277,10 +276,10 @@ def test_a_recording_comes_back_from_its_file_in_its_own_dtype(tmp_path, keep):
     seen.save(tmp_path / "x.glass")
     again = open_glass(tmp_path / "x.glass")
     if keep != "statistics":
-        assert again.records[0].q.dtype == torch.bfloat16
+        assert again.layer_traces[0].q.dtype == torch.bfloat16
         assert torch.equal(again.weights(1), seen.weights(1))
     else:
-        with pytest.raises(RecordingError, match="only statistics"):
+        with pytest.raises(RecordingError, match="without its queries"):
             again.weights(1)
     assert torch.equal(again.statistics(1).top_keys, seen.statistics(1).top_keys)
     assert (again.statistics(1).induction - seen.statistics(1).induction).abs().max() < 1e-6
@@ -288,12 +287,12 @@ def test_a_recording_comes_back_from_its_file_in_its_own_dtype(tmp_path, keep):
 
 def test_masks_that_layers_share_lie_in_the_file_once(tmp_path):
     seen = built()
-    record, dense = seen.records[4], torch.rand(1, 1, T, S).expand(B, 1, T, S) > 0.5
+    record, dense = seen.layer_traces[4], torch.rand(1, 1, T, S).expand(B, 1, T, S) > 0.5
     for index in (4, 5):
         layer = Layer(index, f"layer {index}", "self")
-        seen.rename(layer)
-        spans = [Span(0, T, 0, S, Mask(dense=dense), Scoring())]
-        seen.records[index] = Record(layer, record.shape, spans, record.q, record.k, record.lse)
+        seen.replace_layer(layer)
+        calls = [RecordedCall(0, T, 0, S, Mask(dense=dense), Scoring())]
+        seen.layer_traces[index] = replace(record, layer=layer, calls=calls)
     seen.save(tmp_path / "x.glass")
     with safe_open(tmp_path / "x.glass", framework="pt") as file:
         assert sorted(file.keys()) == ["4.0.dense", "4.k", "4.lse", "4.q"]
@@ -304,12 +303,12 @@ def test_opening_does_not_read_it_all(tmp_path):
     n, layer = 2**20, Layer(0, "here", "self")
     q = torch.zeros(1, 1, n, 32)  # 128 MiB
     seen = Trace([layer])
-    spans = [Span(0, n, 0, 1, Mask(), Scoring())]
-    seen.records[0] = Record(layer, (1, 1, n, 1), spans, q, q[:, :, :1], torch.zeros(1, 1, n))
+    calls, lse = [RecordedCall(0, n, 0, 1, Mask(), Scoring())], torch.zeros(1, 1, n)
+    seen.layer_traces[0] = LayerTrace(layer, (1, 1, n, 1), calls, q, q[:, :, :1], lse)
     seen.save(tmp_path / "x.glass")
     code = """
 import sys
-from glasshead.observe.atlas import open_glass
+from glasshead.observe.trace import open_glass
 from tests.observe.peak_memory import peak_memory
 before = peak_memory()
 open_glass(sys.argv[1]).tile(0, 0, slice(2**19, 2**19 + 100))
@@ -389,8 +388,8 @@ def test_other_files_and_newer_versions_are_named(file, tmp_path):
 
 @pytest.mark.parametrize("measured", [True, False])
 def test_cells_at_the_border_are_means_of_what_is_there(monkeypatch, measured):
-    monkeypatch.setattr(atlas_module, "PAGE", 3)
-    monkeypatch.setattr(atlas_module, "cell_side", lambda n: 2)
+    monkeypatch.setattr(trace_module, "PAGE", 3)
+    monkeypatch.setattr(trace_module, "cell_side", lambda n: 2)
     seen, side = built(), 8
     if measured:
         seen.statistics(4)

@@ -3,7 +3,7 @@
     subject.record("The cat sat.")          an Atlas of what its heads looked at
 
 `transformers_folder.py` makes one of a folder with a `transformers` model. What makes one of our
-runs lies in `generation/recorded.py`: observing knows no models of ours.
+runs lies in `generation/inspectable_runs.py`: observing knows no models of ours.
 """
 
 from abc import ABC, abstractmethod
@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from glasshead.errors import ConfigError, InputError
-from glasshead.observe.atlas import Trace
 from glasshead.observe.recording import observing
+from glasshead.observe.trace import Trace
 from glasshead.observe.words import Token, as_token, characters
 
 __all__ = ["ALL", "Inspectable", "RecordConfig", "bytes_of", "written"]

@@ -8,9 +8,9 @@ from glasshead.generation.beam import search
 from glasshead.generation.rows import SpecialTokens
 from glasshead.model.gpt import GPT
 from glasshead.model.transformer import Encoder, Reader, Transformer
-from glasshead.observe.atlas import Trace
-from glasshead.observe.subject import ALL, Inspectable, RecordConfig, written
-from glasshead.observe.words import spelled
+from glasshead.observe.inspectable import ALL, Inspectable, RecordConfig, written
+from glasshead.observe.trace import Trace
+from glasshead.observe.words import decode_tokens
 
 __all__ = ["Reads", "Translates"]
 
@@ -44,7 +44,9 @@ class Reads(Ours):
             else:
                 (model.encoder if isinstance(model, Reader) else model)(batch)
 
-        return self._recorded(config, read, {"text": text}, spelled(self.tokenizer, ids), batch)
+        return self._recorded(
+            config, read, {"text": text}, decode_tokens(self.tokenizer, ids), batch
+        )
 
 
 class Translates(Ours):
@@ -60,7 +62,7 @@ class Translates(Ours):
         marks = SpecialTokens.of(self.tokenizer, model)
         [[found]] = search(model, [source], marks)
         said = [marks.bos, *found.ids, *[marks.eos] * found.ended]
-        tokens, last = written(spelled(self.tokenizer, said))
+        tokens, last = written(decode_tokens(self.tokenizer, said))
 
         def translate() -> None:
             memory = model.encode(torch.tensor([source], device=self.device))
@@ -69,5 +71,5 @@ class Translates(Ours):
         translation = self.tokenizer.decode(found.ids).strip()
         about = {"text": text, "translation": translation, **last}
         return self._recorded(
-            config, translate, about, tokens, source_tokens=spelled(self.tokenizer, source)
+            config, translate, about, tokens, source_tokens=decode_tokens(self.tokenizer, source)
         )

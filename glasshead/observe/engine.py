@@ -8,9 +8,9 @@ from torch import Tensor
 
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring
-from glasshead.observe.reach import by_token, copied, earlier_keys, first_keys
+from glasshead.observe.visible_keys import by_token, copied, earlier_keys, first_keys
 
-__all__ = ["EXACT", "HIDDEN", "PROBES", "Sums", "Sweep", "lag_starts"]
+__all__ = ["EXACT", "HIDDEN", "PROBES", "EngineInput", "EngineOutput", "lag_starts"]
 
 EXACT = 128  # lags nearer than this have a bucket each; a power of two
 PROBES = 256  # rows, at most, on which the weight of every single lag is summed
@@ -18,7 +18,7 @@ HIDDEN = -1e30  # the score of a hidden pair: its weight is 0, and 0 x HIDDEN is
 
 
 @dataclass(frozen=True, eq=False)
-class Sweep:
+class EngineInput:
     """One layer's attention and what to find in it. Checked; the mask is simplified."""
 
     q: Tensor  # (B, H, T, D)
@@ -74,7 +74,7 @@ class Sweep:
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
+class EngineOutput:
     """What one sweep over the tiles finds."""
 
     lse: Tensor  # (B, H, T), -inf where the row is empty; so for all rows below: 0

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import PLAIN, Scoring
-from glasshead.observe import tiled
-from glasshead.observe.band import Lags, strongest
-from glasshead.observe.reach import by_token, earlier_keys, reach
+from glasshead.observe import tile_engine
 from glasshead.observe.statistics import observe
+from glasshead.observe.tile_operations import Lags, strongest
+from glasshead.observe.visible_keys import by_token, earlier_keys, reach
 from tests.observe.dense import assert_matches, dense
 
 SIZES = st.sampled_from([1, 2, 3, 7, 31, 32, 37, 61, 97])
@@ -75,7 +75,7 @@ def test_tiles_agree_with_the_whole_map(call, overview, top_k):
 
 @pytest.mark.parametrize("rows", [1, 4, 16])
 def test_the_size_of_a_band_changes_nothing(monkeypatch, rows):
-    monkeypatch.setitem(tiled.ROWS, "cpu", (rows, rows))
+    monkeypatch.setitem(tile_engine.ROWS, "cpu", (rows, rows))
     g = torch.Generator().manual_seed(rows)
     q, k = torch.randn(1, 2, 53, 8, generator=g), torch.randn(1, 1, 61, 8, generator=g)
     for mask in (Mask(causal=True), Mask(window=9), Mask(causal=True, window=20)):

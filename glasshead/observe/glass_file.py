@@ -21,9 +21,9 @@ from glasshead.attention.hooks import Layer
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring
 from glasshead.errors import GlassheadError, InputError, near_file
-from glasshead.observe.atlas import Trace
-from glasshead.observe.record import Record, Span
 from glasshead.observe.statistics import HeadStatistics
+from glasshead.observe.trace import Trace
+from glasshead.observe.trace_storage import LayerTrace, RecordedCall
 
 __all__ = ["VERSION", "read", "write"]
 
@@ -62,7 +62,7 @@ def write(atlas: Trace, path: Path) -> None:
         "source_tokens": _tokens_out(atlas.source_tokens),
         "about": atlas.about,
         "layers": [
-            {**asdict(layer), "record": _record_out(atlas.records.get(layer.index), put)}
+            {**asdict(layer), "record": _record_out(atlas.layer_traces.get(layer.index), put)}
             for layer in atlas.layers
         ],
     }
@@ -137,7 +137,7 @@ def _narrow(x: Tensor) -> Tensor:
 Put = Callable[[str, Tensor | None], str | None]
 
 
-def _record_out(record: Record | None, put: Put) -> dict[str, Any] | None:
+def _record_out(record: LayerTrace | None, put: Put) -> dict[str, Any] | None:
     if record is None:
         return None
     at = record.layer.index
@@ -146,12 +146,12 @@ def _record_out(record: Record | None, put: Put) -> dict[str, Any] | None:
         "q": put(f"{at}.q", record.q),
         "k": put(f"{at}.k", record.k),
         "lse": put(f"{at}.lse", record.lse),
-        "spans": [_span_out(span, f"{at}.{n}", put) for n, span in enumerate(record.spans)],
+        "spans": [_span_out(span, f"{at}.{n}", put) for n, span in enumerate(record.calls)],
         "statistics": _statistics_out(record.statistics, f"{at}.statistics", put),
     }
 
 
-def _span_out(span: Span, at: str, put: Put) -> dict[str, Any]:
+def _span_out(span: RecordedCall, at: str, put: Put) -> dict[str, Any]:
     mask, scoring = span.mask, span.scoring
     return {
         "place": [span.row, span.T, span.key, span.S],
@@ -226,14 +226,14 @@ def _atlas(header: Any, get: Callable[[str], Tensor]) -> Trace:
     )
     for layer, each in zip(layers, header["layers"], strict=True):
         if each["record"] is not None:
-            atlas.records[layer.index] = _record_in(layer, each["record"], take)
+            atlas.layer_traces[layer.index] = _record_in(layer, each["record"], take)
     return atlas
 
 
 Take = Callable[[str | None], Tensor | None]
 
 
-def _record_in(layer: Layer, found: Any, take: Take) -> Record:
+def _record_in(layer: Layer, found: Any, take: Take) -> LayerTrace:
     B, H, T, S = (_count(n) for n in found["shape"])
     q, k, lse = (take(found[name]) for name in ("q", "k", "lse"))
     spans = [_span_in(each, take) for each in found["spans"]]
@@ -250,16 +250,16 @@ def _record_in(layer: Layer, found: Any, take: Take) -> Record:
     statistics = _statistics_in(found["statistics"], (B, H, T, S), take)
     if q is None or k is None or lse is None:
         _need(q is k is lse is None and not spans, "q, k or lse is missing")
-        return Record(layer, (B, H, T, S), statistics=statistics)
+        return LayerTrace(layer, (B, H, T, S), statistics=statistics)
     _need(row == T, "the spans are not as long as the shape says")
     fits = q.dim() == k.dim() == 4 and q.shape[:3] == (B, H, T) and lse.shape == (B, H, T)
     fits = fits and k.shape[0] == B and k.shape[2:] == (S, q.shape[3])
     _need(fits and k.shape[1] > 0 and H % k.shape[1] == 0, "q, k and lse do not fit together")
     _need(all(x.is_floating_point() for x in (q, k, lse)), "q, k or lse is no float")
-    return Record(layer, (B, H, T, S), spans, q, k, lse, statistics)
+    return LayerTrace(layer, (B, H, T, S), spans, q, k, lse, statistics)
 
 
-def _span_in(found: Any, take: Take) -> Span:
+def _span_in(found: Any, take: Take) -> RecordedCall:
     keys, documents, dense = (take(found[name]) for name in ("keys", "documents", "dense"))
     window = found["window"]
     mask = Mask(
@@ -270,7 +270,7 @@ def _span_in(found: Any, take: Take) -> Span:
     )
     row, T, key, S = (_count(n) for n in found["place"])
     scoring = Scoring(scale, softcap, take(found["slopes"]), take(found["bias"]))
-    return Span(row, T, key, S, mask, scoring)
+    return RecordedCall(row, T, key, S, mask, scoring)
 
 
 def _statistics_in(

@@ -11,7 +11,9 @@ from torch import Tensor
 
 from glasshead.attention.mask import Mask
 
-__all__ = ["Lags", "Ruler", "at_keys", "fold", "hidden", "strongest"]
+__all__ = [
+    "Lags", "Ruler", "at_keys", "fold", "hidden", "intersect", "pick_head", "shift", "strongest",
+]  # fmt: skip
 
 
 def hidden(
@@ -136,3 +138,19 @@ class Lags:
             total = w.new_ones(1, n) @ w.as_strided((n, width), (self.stride, 1), at)
             out[self.stop - width : self.stop] += total[0].flip(0)
         out.index_add_(0, self.lags, w.view(-1)[self.places].to(out.dtype))
+
+
+def intersect(part: slice, start: int, size: int) -> slice:
+    """Return the part of a slice within [start, start + size); it may end before it starts."""
+    return slice(max(part.start, start), min(part.stop, start + size))
+
+
+def shift(part: slice, by: int) -> slice:
+    return slice(part.start + by, part.stop + by)
+
+
+def pick_head(x: Tensor, batch: int, head: int) -> Tensor:
+    """Return what concerns one sequence and head of a tensor that broadcasts to (B, H, n, m)."""
+    x = x.reshape((1,) * (4 - x.dim()) + x.shape)
+    x = x if x.shape[0] == 1 else x[batch : batch + 1]
+    return x if x.shape[1] == 1 else x[:, head : head + 1]

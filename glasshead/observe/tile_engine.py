@@ -13,8 +13,16 @@ import torch
 from torch import Tensor
 
 from glasshead.attention.mask import Mask
-from glasshead.observe.band import Lags, Ruler, at_keys, fold, hidden, strongest
-from glasshead.observe.sweep import HIDDEN, Sums, Sweep
+from glasshead.observe.engine import HIDDEN, EngineInput, EngineOutput
+from glasshead.observe.tile_operations import (
+    Lags,
+    Ruler,
+    at_keys,
+    fold,
+    hidden,
+    pick_head,
+    strongest,
+)
 
 __all__ = ["sums"]
 
@@ -26,7 +34,7 @@ OF_ROWS = (
 )  # fmt: skip
 
 
-def sums(sweep: Sweep) -> Sums:
+def sums(sweep: EngineInput) -> EngineOutput:
     found = _Found(sweep)
     with torch.autocast(sweep.q.device.type, enabled=False):
         for start in range(0, found.T, found.rows):
@@ -37,7 +45,7 @@ def sums(sweep: Sweep) -> Sums:
 class _Found:
     """What has been found so far, and the buffers in which each band is measured."""
 
-    def __init__(self, sweep: Sweep) -> None:
+    def __init__(self, sweep: EngineInput) -> None:
         self.sweep = sweep
         (B, H, T, D), S = sweep.q.shape, sweep.k.shape[2]
         self.B, self.H, self.T, self.S = B, H, T, S
@@ -96,9 +104,9 @@ class _Found:
             out.div_(scoring.softcap).tanh_().mul_(scoring.softcap)
         added = None if scoring.is_plain else scoring.added(self.T, self.S, rows, cols)
         if added is not None:
-            out.add_(_of_head(added, b, h)).clamp_(min=HIDDEN)
+            out.add_(pick_head(added, b, h)[0, 0]).clamp_(min=HIDDEN)
         for part, hides in fills:
-            out[:, part].masked_fill_(_of_head(hides, 0, h), HIDDEN)
+            out[:, part].masked_fill_(pick_head(hides, 0, h)[0, 0], HIDDEN)
 
     def _weigh(self, b: int, h: int, rows: slice, s: Tensor, ruler: Ruler, out: Tensor) -> None:
         """Scores become logarithms of weights; `out` the weights."""
@@ -160,7 +168,7 @@ class _Found:
             cells = self.cell_max[b, h, here, into]
             torch.maximum(cells, fold(top, wide).amax(-1), out=cells)
 
-    def sums(self) -> Sums:
+    def sums(self) -> EngineOutput:
         starts = self.sweep.starts
         lag = torch.arange(1 - self.T, self.lags.shape[-1] + 1 - self.T, device=starts.device)
         bucket = torch.searchsorted(starts, lag, right=True).sub_(1).clamp_(min=0)
@@ -168,7 +176,7 @@ class _Found:
         rows: dict[str, Tensor | None] = dict(self.row)
         if self.sweep.earlier is None:
             rows |= {"duplicate": None, "induction": None}
-        return Sums(
+        return EngineOutput(
             **rows,  # type: ignore[arg-type]
             top_keys=self.top_keys,
             top_weights=self.top_weights,
@@ -196,9 +204,3 @@ def _of_sequence(mask: Mask, b: int) -> Mask:
     return replace(
         mask, keys=one(mask.keys, 2), documents=one(mask.documents, 2), dense=one(mask.dense, 4)
     )
-
-
-def _of_head(x: Tensor, b: int, h: int) -> Tensor:
-    """(n, m) of a tensor that broadcasts to (B, H, n, m)."""
-    x = x.reshape((1,) * (4 - x.dim()) + x.shape)
-    return x[b if x.shape[0] > 1 else 0, h if x.shape[1] > 1 else 0]

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from glasshead.observe.engine import HIDDEN, EngineInput, EngineOutput
 from glasshead.observe.gathering import lags_from
-from glasshead.observe.lookups import LOG2E, Lookups
-from glasshead.observe.sweep import HIDDEN, Sums, Sweep
+from glasshead.observe.triton_lookups import LOG2E, Lookups
 
 __all__ = ["Packed", "Tuning", "sums", "tuned", "why_not"]
 
@@ -59,7 +59,7 @@ class Packed:
         return self.cols
 
 
-def why_not(sweep: Sweep) -> str | None:
+def why_not(sweep: EngineInput) -> str | None:
     """Why this engine cannot serve the sweep, or None if it can."""
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
@@ -80,7 +80,7 @@ def why_not(sweep: Sweep) -> str | None:
     return None
 
 
-def sums(sweep: Sweep, tuning: Tuning | Packed | None = None) -> Sums:
+def sums(sweep: EngineInput, tuning: Tuning | Packed | None = None) -> EngineOutput:
     if tuning is None:
         tuning = tuned(sweep)
     guard = torch.cuda.device(sweep.q.device) if sweep.q.is_cuda else torch.no_grad()
@@ -96,7 +96,7 @@ def packs(device: torch.device) -> bool:
     return torch.version.hip is None and torch.cuda.get_device_capability(device)[0] == 9
 
 
-def tuned(sweep: Sweep) -> Tuning | Packed:
+def tuned(sweep: EngineInput) -> Tuning | Packed:
     """The sweep that fits, and how it should run."""
     (T, D), S, itemsize = sweep.q.shape[2:], sweep.k.shape[2], sweep.q.dtype.itemsize
     fits = D <= 128 and min(sweep.cell) >= 16 and max(T, S) <= 2**22  # groups have 16 bits
@@ -110,7 +110,7 @@ def tuned(sweep: Sweep) -> Tuning | Packed:
 class _Engine(Lookups):
     """Everything, from one of the two sweeps and from what is looked up beside it."""
 
-    def __init__(self, sweep: Sweep, tuning: Tuning | Packed) -> None:
+    def __init__(self, sweep: EngineInput, tuning: Tuning | Packed) -> None:
         # Lags are gathered by blocks of queries and of keys, from cells where they are as fine.
         self.tuning, self.cell = tuning, sweep.cell
         if isinstance(tuning, Packed):
@@ -121,7 +121,7 @@ class _Engine(Lookups):
                 sweep, tuning.group, (tuning.rows, tuning.group), shift=0.0, packed=False
             )
 
-    def sums(self) -> Sums:
+    def sums(self) -> EngineOutput:
         sweep, one = self.sweep, self.one
         # What is asked for first is short, and the GPU is busy with it while the sweep is prepared.
         near, own, previous = self.near()
@@ -139,7 +139,7 @@ class _Engine(Lookups):
         def shaped(x: Tensor) -> Tensor:
             return x.unflatten(0, (self.B, self.H))
 
-        return Sums(
+        return EngineOutput(
             lse=shaped(lse.masked_fill(self.lse == -HIDDEN, -math.inf)),
             row_sum=shaped(row_sum * one),
             entropy=shaped(self._entropy(row_sum * one, weighted * one)),

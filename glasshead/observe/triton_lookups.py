@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from glasshead.observe.engine import EXACT, HIDDEN, PROBES, EngineInput
 from glasshead.observe.gathering import gathered
-from glasshead.observe.reach import COPIES
-from glasshead.observe.sweep import EXACT, HIDDEN, PROBES, Sweep
+from glasshead.observe.visible_keys import COPIES
 
 __all__ = ["LOG2E", "Lookups"]
 
@@ -27,7 +27,7 @@ class Lookups:
     """
 
     def __init__(
-        self, sweep: Sweep, group: int, block: tuple[int, int], *, shift: float, packed: bool
+        self, sweep: EngineInput, group: int, block: tuple[int, int], *, shift: float, packed: bool
     ) -> None:
         self.sweep, self.group, self.block = sweep, group, block
         self.shift, self.one, self.packed = shift, 2.0**-shift, packed

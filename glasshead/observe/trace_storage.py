@@ -1,0 +1,279 @@
+"""What a trace keeps of each layer: queries, keys and log-sum-exp, and any weight from them.
+
+    weights = exp(scores - lse)
+
+A layer's tensors grow while a model generates: each call adds its queries, and the keys that are
+new. The calls are listed one by one, because each had its own mask and saw the keys up to its time.
+"""
+
+import math
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from glasshead.attention.hooks import Layer
+from glasshead.attention.mask import Mask
+from glasshead.attention.scores import Scoring, scores
+from glasshead.errors import RecordingError
+from glasshead.observe.statistics import HeadStatistics, observe
+from glasshead.observe.tile_operations import intersect, pick_head, shift
+
+__all__ = ["GrowingTensor", "LayerTrace", "RecordedCall", "TensorStorage", "masked_scores"]
+
+Parts = TypeVar("Parts", Mask, Scoring, HeadStatistics)
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedCall:
+    """One call: rows `row` to `row + T` of the map attended to keys `key` to `key + S`."""
+
+    row: int
+    T: int
+    key: int
+    S: int
+    mask: Mask
+    scoring: Scoring
+
+    def of_head(self, batch: int, head: int) -> tuple[Mask, Scoring]:
+        """Return the mask and the scoring of one sequence and one head."""
+        mask, scoring = self.mask, self.scoring
+        keys, documents = (
+            None if x is None else x[batch : batch + 1] if len(x) > 1 else x
+            for x in (mask.keys, mask.documents)
+        )
+        dense, bias = (
+            None if x is None else pick_head(x, batch, head) for x in (mask.dense, scoring.bias)
+        )
+        slopes = None if scoring.slopes is None else scoring.slopes[head : head + 1]
+        return (
+            replace(mask, keys=keys, documents=documents, dense=dense),
+            replace(scoring, slopes=slopes, bias=bias),
+        )
+
+
+@dataclass(eq=False)
+class LayerTrace:
+    """The recorded tensors of one layer, and its statistics once they are measured."""
+
+    layer: Layer
+    shape: tuple[int, int, int, int]  # (B, H, T, S)
+    calls: list[RecordedCall] = field(default_factory=list)
+    q: Tensor | None = None  # (B, H, T, D)
+    k: Tensor | None = None  # (B, H_kv, S, D)
+    lse: Tensor | None = None  # (B, H, T)
+    statistics: HeadStatistics | None = None
+    device: str = "cpu"  # where the model ran
+    measure_pending: Callable[[], None] | None = None  # measures this layer, with others
+
+    def tile(self, batch: int, head: int, rows: slice, cols: slice) -> Tensor:
+        """Return the weights of one head in a rectangle, in float32 or better."""
+        q, k, lse = self.tensors()
+        group = q.shape[1] // k.shape[1]
+        q, lse = q[batch : batch + 1, head : head + 1], lse[batch : batch + 1, head : head + 1]
+        k = k[batch : batch + 1, head // group : head // group + 1]
+        out = torch.zeros(rows.stop - rows.start, cols.stop - cols.start, dtype=lse.dtype)
+        for call in self.calls:
+            r = intersect(rows, call.row, call.T)
+            c = intersect(cols, call.key, call.S)
+            if r.start >= r.stop or c.start >= c.stop:
+                continue
+            s = masked_scores(
+                q[:, :, call.row : call.row + call.T],
+                k[:, :, call.key : call.key + call.S],
+                *call.of_head(batch, head),
+                shift(r, -call.row),
+                shift(c, -call.key),
+            )[0, 0]
+            row_lse = lse[0, 0, r, None]
+            # A row that may attend to nothing has lse -inf and weights 0.
+            w = (s - row_lse).exp_().masked_fill_(row_lse == -math.inf, 0)
+            out[shift(r, -rows.start), shift(c, -cols.start)] = w
+        return out
+
+    def visible_keys(self, rows: slice) -> slice:
+        """Return the range of keys that some of these rows can see, by causality and window."""
+        found = []
+        for call in self.calls:
+            r = intersect(rows, call.row, call.T)
+            if r.start < r.stop:
+                part = call.mask.cols_of(shift(r, -call.row), call.T, call.S)
+                found.append(shift(part, call.key))
+        if not found:
+            return slice(0, 0)
+        return slice(min(part.start for part in found), max(part.stop for part in found))
+
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return q, k and lse; raise if only statistics were kept."""
+        if self.q is None or self.k is None or self.lse is None:
+            raise RecordingError(
+                f"layer {self.layer.index} ({self.layer.name}) was recorded without its queries "
+                "and keys",
+                hint='record with observing(model, keep="tensors") to see its weights',
+            )
+        return self.q, self.k, self.lse
+
+    def measure(self, ids: Tensor | None, top_k: int) -> HeadStatistics:
+        """Return the statistics; the first call computes them, on the device the model ran on."""
+        if self.measure_pending is not None:
+            self.measure_pending()
+        if self.statistics is None:
+            q, k, lse = (x.to(self.device) for x in self.tensors())
+            mask, scoring = self.mask_and_scoring()
+            mask, scoring = map_tensors(mask, self._move), map_tensors(scoring, self._move)
+            found = measure(self.layer, q, k, mask, scoring, lse, ids, top_k)
+            self.statistics = map_tensors(found, Tensor.cpu)
+        return self.statistics
+
+    def _move(self, x: Tensor) -> Tensor:
+        return x.to(self.device)
+
+    def mask_and_scoring(self) -> tuple[Mask, Scoring]:
+        """Return one mask and one scoring for the whole map, joined from those of all calls."""
+        first, last = self.calls[0], self.calls[-1]
+        if len(self.calls) == 1:
+            return first.mask, first.scoring
+        # Keys are cached in order: rows that see all up to their own, but for padding, are causal.
+        causal = self.layer.kind == "self"
+        keys = last.mask.keys
+        simple = first.scoring.bias is None and all(
+            (c.mask.causal or c.T == 1 if causal else not c.mask.causal)
+            and c.key == 0
+            and c.mask.window is None
+            and c.mask.documents is None
+            and c.mask.dense is None
+            and _starts_with(keys, c.mask.keys)
+            for c in self.calls
+        )
+        return (Mask(causal, keys=keys), first.scoring) if simple else self._join_densely()
+
+    def _join_densely(self) -> tuple[Mask, Scoring]:
+        B, H, T, S = self.shape
+        scoring = self.calls[0].scoring
+        allowed = torch.zeros(B, 1, T, S, dtype=torch.bool)
+        bias = None if scoring.bias is None else torch.zeros(B, H, T, S)
+        for call in self.calls:
+            rows = slice(call.row, call.row + call.T)
+            cols = slice(call.key, call.key + call.S)
+            part = call.mask.allowed(call.T, call.S)
+            if part is not None and part.dim() == 4 and part.shape[1] > 1 and allowed.shape[1] == 1:
+                allowed = allowed.repeat(1, H, 1, 1)
+            allowed[:, :, rows, cols] = True if part is None else part
+            if bias is not None and call.scoring.bias is not None:
+                bias[:, :, rows, cols] = call.scoring.bias
+        return Mask(dense=allowed), replace(scoring, bias=bias)
+
+
+def _starts_with(keys: Tensor | None, earlier: Tensor | None) -> bool:
+    """Whether the padding of an earlier call is the beginning of that of the last one."""
+    if keys is None or earlier is None:
+        return keys is earlier
+    return torch.equal(keys[:, : earlier.shape[1]], earlier)
+
+
+def masked_scores(
+    q: Tensor, k: Tensor, mask: Mask, scoring: Scoring, rows: slice, cols: slice
+) -> Tensor:
+    """Return the scores of a rectangle in float32 or better; -inf where the mask hides."""
+    T, S = q.shape[2], k.shape[2]
+    plain = Scoring(scoring.scale_for(q.shape[-1]), scoring.softcap)
+    with torch.autocast(q.device.type, enabled=False):
+        s = scores(to_float(q[:, :, rows]), to_float(k[:, :, cols]), plain)
+    added = scoring.added(T, S, rows, cols)
+    s = s if added is None else s + added
+    allowed = mask.allowed(T, S, rows, cols, q.device)
+    return s if allowed is None else s.masked_fill(~allowed, -math.inf)
+
+
+def to_float(x: Tensor) -> Tensor:
+    """Return x in float32, or as it is if it is float64."""
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def measure(
+    layer: Layer,
+    q: Tensor,
+    k: Tensor,
+    mask: Mask,
+    scoring: Scoring,
+    lse: Tensor | None,
+    ids: Tensor | None,
+    top_k: int,
+) -> HeadStatistics:
+    """Measure one layer. Padding is left out; ids are used if they are those of its keys."""
+    (B, _, T, _), S = q.shape, k.shape[2]
+    own = layer.kind == "self" and T <= S
+    fits = own and ids is not None and tuple(ids.shape) == (B, S)
+    queries = mask.keys[:, S - T :].expand(B, T) if own and mask.keys is not None else None
+    ids = ids.to(q.device) if fits and ids is not None else None
+    return observe(q, k, mask, scoring=scoring, lse=lse, ids=ids, queries=queries, top_k=top_k)
+
+
+def map_tensors(x: Parts, change: Callable[[Tensor], Tensor]) -> Parts:
+    """Return x with every tensor changed; fields that shared one tensor share the new one."""
+    parts = {f.name: getattr(x, f.name) for f in fields(x)}
+    tensors = {id(part): change(part) for part in parts.values() if isinstance(part, Tensor)}
+    return replace(x, **{name: tensors.get(id(part), part) for name, part in parts.items()})
+
+
+class TensorStorage:
+    """Allocates tensors: in memory up to `in_memory` bytes in all, then in temporary files.
+
+    The files are unlinked as soon as they are open, so they vanish with the tensors.
+    """
+
+    def __init__(self, in_memory: int = 2**30, folder: Path | None = None) -> None:
+        self.in_memory, self.folder = in_memory, folder
+        self.used = 0
+
+    def empty(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        count = math.prod(shape)
+        size = count * dtype.itemsize
+        if self.used + size <= self.in_memory or not count:
+            self.used += size
+            return torch.empty(*shape, dtype=dtype)
+        handle, name = tempfile.mkstemp(suffix=".glasshead", dir=self.folder)
+        try:
+            # Reserved now, so that a full disk is an error here and not a crash at some write.
+            reserve = getattr(os, "posix_fallocate", lambda file, _, size: os.truncate(file, size))
+            reserve(handle, 0, size)
+            return torch.from_file(name, shared=True, size=count, dtype=dtype).view(*shape)
+        except OSError as error:
+            raise RecordingError(
+                f"{size:,} bytes do not fit in {os.path.dirname(name)}: {error.strerror}",
+                hint="record fewer layers, name a folder with more space, or keep statistics only",
+            ) from None
+        finally:
+            os.close(handle)
+            os.unlink(name)
+
+
+class GrowingTensor:
+    """A tensor (B, H, n, ...) that grows along n, doubling its capacity."""
+
+    def __init__(self, storage: TensorStorage) -> None:
+        self.storage = storage
+        self.length = 0
+        self._buffer: Tensor | None = None
+
+    @property
+    def value(self) -> Tensor:
+        assert self._buffer is not None
+        return self._buffer[:, :, : self.length]
+
+    def append(self, x: Tensor) -> None:
+        needed = self.length + x.shape[2]
+        old = self._buffer
+        if old is None or needed > old.shape[2]:
+            capacity = needed if old is None else max(needed, 2 * old.shape[2])
+            self._buffer = self.storage.empty((*x.shape[:2], capacity, *x.shape[3:]), x.dtype)
+            if old is not None:
+                self._buffer[:, :, : self.length] = old[:, :, : self.length]
+        assert self._buffer is not None
+        self._buffer[:, :, self.length : needed] = x
+        self.length = needed
