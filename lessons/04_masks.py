@@ -120,7 +120,7 @@ for name, mask in (("causal", Mask(causal=True)), ("none  ", Mask())):
 # only the last few words (a window); no padding; no other documents.
 
 window = 2  # try: window = 1
-shown = Mask(causal=True, window=window).allowed(4, 4).int()
+shown = Mask(causal=True, window=window).to_tensor(4, 4).int()
 print(shown)
 
 if window == 2:

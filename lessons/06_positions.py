@@ -89,7 +89,7 @@ def products(shift):
     """q · k of all pairs of seven positions, the first being `shift`."""
     rotation = RotaryPositions(d_head=2).rotation(torch.arange(7) + shift)
     same = torch.tensor([1.0, 0.0]).expand(1, 1, 7, 2)
-    turned = rotation.turn(same)[0, 0]
+    turned = rotation.rotate(same)[0, 0]
     return turned @ turned.T
 
 

@@ -1,7 +1,7 @@
-"""Keys and values of the past, so that a new token does not compute them again.
+"""KV caches: keys and values of earlier tokens, so that a new token does not compute them again.
 
-    GrowingCache   makes room as it goes, doubling: a text of any length
-    FixedCache     all its room at once: no allocation while decoding, and an error when full
+    GrowingCache   doubles its buffers when they are full: a text of any length
+    FixedCache     allocates all its buffers at once, and raises when they are full
     MemoryCache    keys and values of an encoder's output, computed once
 
 One cache serves one attention layer; a model keeps a list of them.
@@ -20,17 +20,17 @@ __all__ = ["Cache", "FixedCache", "GrowingCache", "MemoryCache"]
 class Cache(Protocol):
     @property
     def length(self) -> int:
-        """How many positions are kept."""
+        """The number of cached positions."""
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Keep new keys and values (B, H_kv, T, D); returns all that are kept, (B, H_kv, S, D)."""
+        """Add keys and values (B, H_kv, T, D); return all that are cached, (B, H_kv, S, D)."""
 
     def reorder(self, rows: Tensor) -> None:
-        """Make sequence b a copy of what sequence rows[b] was, as beam search needs."""
+        """Replace sequence b by sequence rows[b], as beam search needs."""
 
 
 class _Buffers:
-    """Room for keys and values, of which the first `length` positions are in use."""
+    """Buffers for keys and values, of which the first `length` positions are in use."""
 
     def __init__(self) -> None:
         self.length = 0
@@ -60,13 +60,13 @@ class GrowingCache(_Buffers):
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         needed = self.length + k.shape[2]
         if self.k is None or self.v is None:
-            self.k, self.v = _room_like(k, needed), _room_like(v, needed)
+            self.k, self.v = _buffer_like(k, needed), _buffer_like(v, needed)
         elif needed > self.k.shape[2]:
-            # Doubling copies each position about once in all; growing by one copies T per token.
+            # Doubling copies each position about once in total; growing by one copies T per token.
             room = max(needed, 2 * self.k.shape[2])
             for name in ("k", "v"):
                 old = getattr(self, name)
-                new = _room_like(old, room)
+                new = _buffer_like(old, room)
                 new[:, :, : self.length] = old[:, :, : self.length]
                 setattr(self, name, new)
         return self._write(k, v)
@@ -87,7 +87,7 @@ class FixedCache(_Buffers):
                 hint="use a larger max_len, or a GrowingCache",
             )
         if self.k is None or self.v is None:
-            self.k, self.v = _room_like(k, self.max_len), _room_like(v, self.max_len)
+            self.k, self.v = _buffer_like(k, self.max_len), _buffer_like(v, self.max_len)
         return self._write(k, v)
 
 
@@ -99,7 +99,7 @@ class MemoryCache(_Buffers):
         return k, v
 
 
-def _room_like(x: Tensor, length: int) -> Tensor:
+def _buffer_like(x: Tensor, length: int) -> Tensor:
     B, H, _, D = x.shape
-    # Zeros, not empty: unused room must not hold NaN.
+    # Zeros, not empty: unused positions must not hold NaN.
     return torch.zeros(B, H, length, D, dtype=x.dtype, device=x.device)

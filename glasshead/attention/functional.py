@@ -1,4 +1,4 @@
-"""Attention as a function: one call, any mask, any backend, and a look inside on request.
+"""Attention as a function: any mask, any backend, and the weights on request.
 
 >>> q, k, v = torch.eye(2).expand(3, 1, 1, 2, 2)
 >>> attend(q, k, v, Mask(causal=True), weights=True).weights
@@ -14,19 +14,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glasshead.attention.backends import BACKENDS, Call, pick
-from glasshead.attention.mask import EVERYTHING, Mask
-from glasshead.attention.scores import PLAIN, Scoring, observed
+from glasshead.attention.backends import BACKENDS, BackendCall, pick_backend
+from glasshead.attention.mask import ALLOW_ALL, Mask
+from glasshead.attention.scores import PLAIN, Scoring, recompute
 from glasshead.errors import ConfigError, MaskError, NotFiniteError, ShapeError
 
-__all__ = ["Attended", "as_mask", "attend", "nan_passes"]
+__all__ = ["AttendResult", "allow_nan", "as_mask", "attend"]
 
-_LOOKS: ContextVar[bool] = ContextVar("looks for NaN", default=True)
+_CHECK_FINITE: ContextVar[bool] = ContextVar("check for NaN", default=True)
 
 
 @dataclass(frozen=True, eq=False)
-class Attended:
-    """What attention gives; `weights` and `lse` where they were asked for."""
+class AttendResult:
+    """What `attend` returns; `weights` and `lse` only if requested."""
 
     context: Tensor  # (B, H, T, D)
     weights: Tensor | None = None  # (B, H, T, S), before dropout: rows sum to 1
@@ -44,7 +44,7 @@ def attend(
     backend: str = "auto",
     weights: bool = False,
     lse: bool = False,
-) -> Attended:
+) -> AttendResult:
     """softmax(q @ k^T / sqrt(D)) @ v over the keys that the mask allows.
 
     Args:
@@ -53,10 +53,10 @@ def attend(
         v: (B, H_kv, S, D_v) values.
         mask: a Mask, or a bool tensor that broadcasts to (B, H, T, S); True = may attend.
         scoring: scale, softcap and biases of the scores.
-        dropout: chance that a weight is dropped from the sum; 0 outside training.
+        dropout: probability of dropping a weight from the sum; 0 outside training.
         backend: "auto", "explicit", "sdpa" or "flex".
-        weights: also return the weights, as they are before dropout. They are recomputed in
-            float32 or better beside the kernel: asking changes no bit of the context.
+        weights: also return the weights before dropout. They are recomputed in float32 or
+            better beside the kernel: requesting them changes no bit of the context.
         lse: also return the log-sum-exp of each row of scores.
 
     A row that may attend to nothing gives context 0, weights 0 and lse -inf.
@@ -67,43 +67,47 @@ def attend(
     (B, H, T, _), S = q.shape, k.shape[2]
     mask = as_mask(mask)
     mask.check(B, H, T, S)
-    call = Call(q, k, v, mask.simplified(T, S), scoring, dropout)
-    chosen = pick(backend, call)
-    # No kernel is asked to run on nothing: some divide by the size.
+    call = BackendCall(q, k, v, mask.simplify(T, S), scoring, dropout)
+    chosen = pick_backend(backend, call)
+    # Some kernels divide by the size: empty tensors take the explicit path.
     result = (chosen if q.numel() and k.numel() else BACKENDS["explicit"]).run(call)
-    if q.is_cpu and not torch.compiler.is_compiling() and _LOOKS.get():
+    if q.is_cpu and not torch.compiler.is_compiling() and _CHECK_FINITE.get():
         _check_finite(call, result.context)
     if not (weights or lse):
-        return Attended(result.context)
-    found_weights = result.weights
-    found_lse = None if result.lse is None else result.lse.view(B, H, T)
-    look = weights and found_weights is None
+        return AttendResult(result.context)
+    kernel_lse = None if result.lse is None else result.lse.view(B, H, T)
+    need_weights = weights and result.weights is None
     # A kernel's own lse has no gradient.
-    measure = lse and (found_lse is None or call.needs_grad)
-    if look or measure:
-        fresh = observed(q, k, call.mask, scoring, weights=look, lse=measure, known=found_lse)
-        found_weights = fresh[0] if look else found_weights
-        found_lse = fresh[1] if measure else found_lse
-    return Attended(result.context, found_weights if weights else None, found_lse if lse else None)
+    need_lse = lse and (kernel_lse is None or call.needs_grad)
+    fresh_weights = fresh_lse = None
+    if need_weights or need_lse:
+        fresh_weights, fresh_lse = recompute(
+            q, k, call.mask, scoring, weights=need_weights, lse=need_lse, known=kernel_lse
+        )
+    return AttendResult(
+        result.context,
+        (fresh_weights if need_weights else result.weights) if weights else None,
+        (fresh_lse if need_lse else kernel_lse) if lse else None,
+    )
 
 
 @contextmanager
-def nan_passes() -> Iterator[None]:
-    """Inside, NaN goes through on a CPU as it does on a GPU.
+def allow_nan() -> Iterator[None]:
+    """Let NaN pass through on a CPU, as it does on a GPU, instead of raising.
 
-    For processes that compute together: if one of them raised, the others would wait for it.
+    For distributed training: if one process raised, the others would wait for it.
     """
-    token = _LOOKS.set(False)
+    token = _CHECK_FINITE.set(False)
     try:
         yield
     finally:
-        _LOOKS.reset(token)
+        _CHECK_FINITE.reset(token)
 
 
 def as_mask(mask: Mask | Tensor | None) -> Mask:
-    """The Mask that is meant: nothing hides nothing, a bool tensor is a dense one."""
+    """Return a Mask: None allows everything, a bool tensor becomes the dense part."""
     if mask is None:
-        return EVERYTHING
+        return ALLOW_ALL
     if isinstance(mask, Tensor):
         return Mask(dense=mask)
     if not isinstance(mask, Mask):
@@ -153,11 +157,11 @@ def _check_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:
     )
 
 
-def _check_finite(call: Call, context: Tensor) -> None:
-    """NaN in, NaN out: two cheap sums tell, and only then the culprit is looked for.
+def _check_finite(call: BackendCall, context: Tensor) -> None:
+    """Raise NotFiniteError if there is NaN; two cheap sums decide whether to search for it.
 
-    The sum over q is there because the flash kernel on CPU may take a row of NaN for an empty
-    one. On a GPU the look would make the host wait, so there NaN passes through.
+    The sum over q is needed because the flash kernel on CPU may treat a row of NaN as empty. On a
+    GPU the check would synchronize, so NaN passes through there.
     """
     if not (call.q.detach().sum() + context.detach().sum()).isnan():
         return
@@ -167,5 +171,5 @@ def _check_finite(call: Call, context: Tensor) -> None:
             place = tuple(int(n) for n in bad.nonzero()[0])
             raise NotFiniteError(
                 f"{name} holds NaN, first at (B, H, T, D) = {place}, {int(bad.sum())} in all",
-                hint="look upstream: a learning rate too high, a division by zero, an input file",
+                hint="check upstream: a learning rate too high, a division by zero, bad input data",
             )

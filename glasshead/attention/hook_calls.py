@@ -1,22 +1,23 @@
-"""Run hooks, outside of compiled code.
+"""Run hooks outside of compiled code.
 
-Apart from `hooks.py` because `torch.compiler.disable` imports torch's compiler: it takes a second,
-and a model without hooks does not need it.
+Separate from `hooks.py` because `torch.compiler.disable` imports torch's compiler, which takes a
+second and is not needed by a model without hooks.
 """
 
 from collections.abc import Sequence
+from functools import reduce
 
 import torch
 from torch import Tensor
 
 from glasshead.attention.hooks import AttentionCall, AttentionHook, PendingCall
 
-__all__ = ["hidden_by", "run_hooks"]
+__all__ = ["hidden_pairs", "run_hooks"]
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def run_hooks(hooks: Sequence[AttentionHook], call: AttentionCall) -> Tensor:
-    """Show a finished call to all hooks; return the context that goes on."""
+    """Call all hooks with a finished call; return the context to continue with."""
     for hook in hooks:
         call = hook.edit(call)
     context = call.context
@@ -26,11 +27,7 @@ def run_hooks(hooks: Sequence[AttentionHook], call: AttentionCall) -> Tensor:
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def hidden_by(hooks: Sequence[AttentionHook], call: PendingCall) -> Tensor | None:
-    """The pairs that any of the hooks hides; None if there are none."""
-    found = None
-    for hook in hooks:
-        one = hook.hidden(call)
-        if one is not None:
-            found = one if found is None else found | one
-    return found
+def hidden_pairs(hooks: Sequence[AttentionHook], call: PendingCall) -> Tensor | None:
+    """Return the pairs that any of the hooks hides; None if no hook hides any."""
+    masks = [mask for hook in hooks if (mask := hook.hidden(call)) is not None]
+    return reduce(torch.logical_or, masks) if masks else None

@@ -1,4 +1,4 @@
-"""Hooks: see what an attention layer got and gave, or change it, while a model runs.
+"""Hooks: see the inputs and outputs of an attention layer, or change them, while a model runs.
 
     class Silence(AttentionHook):
         def after(self, call, context):
@@ -28,12 +28,12 @@ __all__ = ["AttentionCall", "AttentionHook", "Layer", "PendingCall"]
 
 @dataclass(frozen=True)
 class Layer:
-    """Where a layer of attention stands in its model."""
+    """Where an attention layer is in its model."""
 
-    index: int  # among all layers of attention, in the order of the modules
+    index: int  # among all attention layers, in the order of the modules
     name: str  # of the module, such as "decoder.blocks.1.cross"
     kind: str  # "self" or "cross"
-    part: str | None = None  # "encoder" or "decoder", where the model has such parts
+    part: str | None = None  # "encoder" or "decoder", if the model has both
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,40 +44,40 @@ class PendingCall:
     T: int
     S: int
     cross: bool
-    first: int | None  # the position of its first query; None where it cannot be known
+    first: int | None  # the position of its first query; None if unknown
     device: torch.device
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionCall:
-    """One call: exactly what the kernel got, and what it gave."""
+    """One call: the exact inputs of the kernel, and its output."""
 
     q: Tensor  # (B, H, T, D)
     k: Tensor  # (B, H_kv, S, D), cached ones included
     v: Tensor  # (B, H_kv, S, D)
     context: Tensor  # (B, H, T, D)
-    # The mask and the scoring, found when they are first asked for: for models of transformers
-    # this reads the mask tensor, and raises where they cannot be told.
+    # Returns mask and scoring. Called on first use: for models of transformers it reads the mask
+    # tensor, and raises if the rules cannot be derived from it.
     describe: Callable[[], tuple[Mask, Scoring]]
-    cross: bool  # whether it looked at a memory
+    cross: bool  # whether it is cross-attention
     rounded_scores: bool  # whether the kernel keeps scores in q's dtype, not in float32
-    lse: Tensor | None = None  # (B, H, T), where the kernel gives it
-    padding: Callable[[], Tensor | None] | None = None  # finds real_queries, if the mask does not
+    lse: Tensor | None = None  # (B, H, T), if the kernel returns it
+    padding: Callable[[], Tensor | None] | None = None  # returns real_queries, if the mask cannot
 
     @cached_property
-    def _described(self) -> tuple[Mask, Scoring]:
+    def _rules(self) -> tuple[Mask, Scoring]:
         return self.describe()
 
     @property
     def mask(self) -> Mask:
-        return self._described[0]
+        return self._rules[0]
 
     @property
     def scoring(self) -> Scoring:
-        return self._described[1]
+        return self._rules[1]
 
     def real_queries(self) -> Tensor | None:
-        """Which queries are not padding, (B | 1, T); None when all are, or nothing says so."""
+        """Return which queries are not padding, (B | 1, T); None if all are real or unknown."""
         if self.padding is not None:
             return self.padding()
         T, S = self.q.shape[2], self.k.shape[2]
@@ -85,25 +85,25 @@ class AttentionCall:
 
 
 class AttentionHook:
-    """What is called at each call of one layer. This one does nothing; others override a method.
+    """Base class of hooks, called at each call of one layer. Subclasses override methods.
 
-    `layer` says where the layer stands; hooks on models of transformers need it. `hides` must be
-    True if the hook overrides `hidden`.
+    Hooks on models of transformers need `layer`. `hides` must be True if the hook overrides
+    `hidden`.
     """
 
     layer: Layer | None = None
     hides = False
 
     def hidden(self, call: PendingCall) -> Tensor | None:
-        """Pairs to hide before the softmax: True where hidden; broadcasts to (B, H, T, S)."""
+        """Return the pairs to hide before the softmax, True = hide; broadcasts to (B, H, T, S)."""
         return None
 
     def edit(self, call: AttentionCall) -> AttentionCall:
-        """The call as all hooks shall see it (our models only)."""
+        """Return the call that all hooks then see (our models only)."""
         return call
 
     def after(self, call: AttentionCall, context: Tensor) -> Tensor:
-        """Return the context (B, H, T, D) that goes on: `context`, or what takes its place.
+        """Return the context (B, H, T, D) to continue with: `context`, or a replacement.
 
         `context` is `call.context` unless a hook before this one replaced it.
         """

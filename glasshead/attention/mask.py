@@ -1,13 +1,13 @@
-"""Who may look at whom. One convention everywhere: True = may attend.
+"""Masks: which keys a query may attend to. One convention everywhere: True = may attend.
 
 A mask is a description, not a matrix: it says "causal, window 128, these keys are padding", and
 each kernel takes from it what it needs: a flag, a rule per pair, or any rectangle of the T x S
-map. Nothing of size T x S is made unless someone asks for it.
+map. No T x S tensor is made unless `to_tensor` is called.
 
 Query i of T stands at position S - T + i: queries are aligned to the *end* of the keys, so that
 a query which comes after cached keys needs no special case.
 
-    >>> Mask(causal=True).allowed(2, 4).int()
+    >>> Mask(causal=True).to_tensor(2, 4).int()
     tensor([[1, 1, 1, 0],
             [1, 1, 1, 1]], dtype=torch.int32)
 """
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from glasshead.errors import MaskError
 
-__all__ = ["EVERYTHING", "Mask", "padding"]
+__all__ = ["ALLOW_ALL", "Mask", "padding"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,34 +66,30 @@ class Mask:
             )
 
     def __and__(self, other: "Mask") -> "Mask":
-        """Both rules at once."""
+        """Return the mask that allows what both allow."""
         windows = [w for w in (self.window, other.window) if w is not None]
         return Mask(
             causal=self.causal or other.causal,
             window=min(windows, default=None),
-            keys=_both(self.keys, other.keys),
-            dense=_both(self.dense, other.dense),
+            keys=_intersect(self.keys, other.keys),
+            dense=_intersect(self.dense, other.dense),
             documents=_pair_documents(self.documents, other.documents),
         )
 
     @property
     def is_plain(self) -> bool:
-        """True when `causal` says it all: no window, padding, documents or dense part."""
-        return (
-            self.window is None
-            and self.keys is None
-            and self.documents is None
-            and self.dense is None
-        )
+        """Whether there is no window, padding, documents or dense part: only `causal`, if any."""
+        parts = (self.window, self.keys, self.documents, self.dense)
+        return all(part is None for part in parts)
 
-    def simplified(self, T: int, S: int) -> "Mask":
-        """The same rules without those that cannot hide anything at this size."""
+    def simplify(self, T: int, S: int) -> "Mask":
+        """Return the same mask without the rules that cannot hide anything at this size."""
         pointless_causal = self.causal and T <= 1
         pointless_window = self.window is not None and self.window >= max(T, S)
         if not pointless_causal and not pointless_window:
             return self
         if self.is_plain:
-            return EVERYTHING
+            return ALLOW_ALL
         return replace(
             self,
             causal=self.causal and not pointless_causal,
@@ -129,11 +125,11 @@ class Mask:
                     hint="a (B, S) padding mask goes in as Mask(keys=...)",
                 )
 
-    def allows(self, b: Any, i: Any, j: Any) -> Tensor | None:
-        """The rule for a pair: sequence b, query at *position* i, key j; all but `dense`.
+    def rule(self, b: Any, i: Any, j: Any) -> Tensor | None:
+        """Return whether the pair is allowed: sequence b, query at *position* i, key j.
 
-        Works on any index tensors that broadcast, and inside FlexAttention.
-        None means that everything is allowed.
+        Covers all parts but `dense`. Works on any index tensors that broadcast, and inside
+        FlexAttention. None means that everything is allowed.
         """
         rules = []
         if self.causal:
@@ -149,7 +145,7 @@ class Mask:
             rules.append(self.documents[row, i] == self.documents[row, j])
         return reduce(lambda x, y: x & y, rules) if rules else None
 
-    def allowed(
+    def to_tensor(
         self,
         T: int,
         S: int,
@@ -157,19 +153,19 @@ class Mask:
         cols: slice = slice(None),
         device: torch.device | None = None,
     ) -> Tensor | None:
-        """A rectangle of the map as a bool tensor that broadcasts to (B, H, rows, cols).
+        """Return a rectangle of the map as a bool tensor that broadcasts to (B, H, rows, cols).
 
         None means that everything in it is allowed.
         """
         device = next((p.device for p in (self.keys, self.documents, self.dense) if p is not None),
                       device)  # fmt: skip
-        i = _places(rows, T, device)[:, None] + (S - T)  # (T, 1)
-        j = _places(cols, S, device)  # (S,)
+        i = _positions(rows, T, device)[:, None] + (S - T)  # (T, 1)
+        j = _positions(cols, S, device)  # (S,)
         b: Any = 0
         if self.keys is not None or self.documents is not None:
             batch = max(p.shape[0] for p in (self.keys, self.documents) if p is not None)
             b = torch.arange(batch, device=device).view(-1, 1, 1, 1)
-        rule = self.allows(b, i, j)
+        rule = self.rule(b, i, j)
         if self.dense is None:
             return rule
         dense = self.dense.reshape((1,) * (4 - self.dense.dim()) + self.dense.shape)
@@ -177,16 +173,16 @@ class Mask:
         dense = dense if dense.shape[3] == 1 else dense[..., cols]
         return dense if rule is None else dense & rule
 
-    def may_hide_all(self, T: int, S: int) -> bool:
-        """Whether some row might be allowed nothing; False only when that is certain."""
+    def may_have_empty_rows(self, T: int, S: int) -> bool:
+        """Whether a row may be allowed nothing; False only when that cannot happen."""
         return (
             self.keys is not None
             or self.dense is not None
             or (T > S and (self.causal or self.window is not None))
         )
 
-    def cols_of(self, rows: slice, T: int, S: int) -> slice:
-        """The span of keys that these query rows can reach at all, by causality and window."""
+    def reachable_cols(self, rows: slice, T: int, S: int) -> slice:
+        """Return the span of keys that `causal` and `window` let these query rows reach."""
         first, last = rows.start + S - T, rows.stop - 1 + S - T  # positions
         start = 0 if self.window is None else first - self.window + 1
         stop = S
@@ -199,7 +195,7 @@ class Mask:
 
 
 def padding(lengths: Tensor, S: int) -> Mask:
-    """The mask of right-padded sequences of the given lengths.
+    """Return the mask of right-padded sequences of the given lengths.
 
     >>> padding(torch.tensor([1, 3]), 3).keys.int()
     tensor([[1, 0, 0],
@@ -210,16 +206,15 @@ def padding(lengths: Tensor, S: int) -> Mask:
 
 def _need_bool(name: str, part: Tensor | None, shape: str) -> None:
     if part is not None and part.dtype != torch.bool:
-        kind = "is added to the scores: give it as Scoring(bias=...)"
+        additive = "pass a float mask, which is added to the scores, as Scoring(bias=...)"
+        boolean = "use mask.bool(); True means 'may attend'"
         raise MaskError(
             f"the mask's {name} part has dtype {part.dtype}, but torch.bool {shape} is needed",
-            hint=f"a float mask {kind}"
-            if part.is_floating_point()
-            else "use mask.bool(); True means 'may attend'",
+            hint=additive if part.is_floating_point() else boolean,
         )
 
 
-def _both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+def _intersect(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     if a is None or b is None:
         return b if a is None else a
     return a & b
@@ -231,10 +226,10 @@ def _pair_documents(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     return a * (b.max() + 1) + b
 
 
-def _places(part: slice, n: int, device: torch.device | None) -> Tensor:
-    """torch.arange(n)[part], without making all of it."""
+def _positions(part: slice, n: int, device: torch.device | None) -> Tensor:
+    """Return torch.arange(n)[part] without allocating all n."""
     start, stop, step = part.indices(n)
     return torch.arange(start, max(start, stop), step, device=device)
 
 
-EVERYTHING = Mask()
+ALLOW_ALL = Mask()

@@ -1,4 +1,4 @@
-"""Multi-head attention: self or cross, grouped-query, on any kernel, and open to a look.
+"""Multi-head attention: self or cross, grouped-query, on any kernel.
 
 >>> attention = MultiHeadAttention(d_model=32, n_heads=4)
 >>> x = torch.randn(2, 7, 32)
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glasshead.attention.backends import check_name
+from glasshead.attention.backends import check_backend_name
 from glasshead.attention.cache import Cache, MemoryCache
 from glasshead.attention.functional import as_mask, attend
 from glasshead.attention.hooks import AttentionCall, AttentionHook, PendingCall
@@ -28,7 +28,7 @@ __all__ = ["AttentionOutput", "MultiHeadAttention"]
 
 @dataclass(frozen=True, eq=False)
 class AttentionOutput:
-    """What a layer of attention gives; `weights` and `lse` where they were asked for."""
+    """The output of an attention layer; `weights` and `lse` only if requested."""
 
     out: Tensor  # (B, T, C)
     weights: Tensor | None = None  # (B, H, T, S), one map per head, never averaged
@@ -36,7 +36,7 @@ class AttentionOutput:
 
 
 class MultiHeadAttention(nn.Module):
-    """H heads look at once, each with its own queries, keys and values.
+    """H heads in parallel, each with its own queries, keys and values.
 
     Args:
         d_model: width C of the input and the output.
@@ -45,15 +45,15 @@ class MultiHeadAttention(nn.Module):
             Fewer is grouped-query attention, one is multi-query.
         d_head: width D of a head; d_model / n_heads when None.
         qkv_bias, out_bias: whether the projections in and out have a bias.
-        project: whether the merged heads are projected; without, out is the heads side by side.
-        qk_norm: RMS-normalise queries and keys, per head, before they are turned and compared.
-        qk_eps: what keeps that norm from dividing by zero.
-        scale: what q @ k^T is multiplied with; 1/sqrt(D) when None.
+        project: whether the merged heads are projected; if not, `out` is the concatenated heads.
+        qk_norm: RMS-normalise queries and keys, per head, before they are rotated and compared.
+        qk_eps: the epsilon of that norm.
+        scale: the factor of q @ k^T; 1/sqrt(D) when None.
         softcap: squash scores into (-softcap, softcap).
-        dropout: chance that a weight is dropped, in training only.
+        dropout: probability of dropping a weight, in training only.
         backend: "auto", "explicit", "sdpa" or "flex".
 
-    `hooks` see each call and may change it (`attention/hooks.py`); attach them for a while with
+    `hooks` see each call and may change it (`attention/hooks.py`); attach them with
     `observe.hooks.attach_hooks`.
     """
 
@@ -78,21 +78,15 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         n_kv_heads = n_heads if n_kv_heads is None else n_kv_heads
-        counts = {
-            "d_model": d_model,
-            "n_heads": n_heads,
-            "n_kv_heads": n_kv_heads,
-            "d_head": d_head,
-        }
-        for name, count in counts.items():
+        counts = (d_model, n_heads, n_kv_heads, d_head)
+        for name, count in zip(("d_model", "n_heads", "n_kv_heads", "d_head"), counts, strict=True):
             if count is not None and count < 1:
                 raise ConfigError(f"{name} ({count}) must be at least 1", hint=f"try {name}=8")
         if d_head is None and d_model % n_heads:
-            near = [n for n in range(1, d_model + 1) if d_model % n == 0]
+            divisors = [str(n) for n in range(1, d_model + 1) if d_model % n == 0]
             raise ConfigError(
                 f"d_model ({d_model}) must be divisible by n_heads ({n_heads})",
-                hint=f"{d_model} divides into {', '.join(map(str, near[:8]))} heads; "
-                "or give d_head, the width of a head",
+                hint=f"set n_heads to one of {', '.join(divisors[:8])}, or set d_head",
             )
         if n_heads % n_kv_heads:
             raise ConfigError(
@@ -105,17 +99,18 @@ class MultiHeadAttention(nn.Module):
             )
         if softcap is not None and not softcap > 0:
             raise ConfigError(f"softcap ({softcap}) must be more than 0", hint="try 50")
-        check_name(backend)
+        check_backend_name(backend)
         D = d_model // n_heads if d_head is None else d_head
         self.d_model, self.d_head = d_model, D
         self.n_heads, self.n_kv_heads = n_heads, n_kv_heads
         self.scale, self.softcap = scale, softcap
         self.dropout, self.backend = dropout, backend
-        # Rows of the one matrix: all heads' queries, then their keys, then their values.
+        # Rows of the matrix: the queries of all heads, then their keys, then their values.
         self.qkv = nn.Linear(d_model, (n_heads + 2 * n_kv_heads) * D, bias=qkv_bias)
         if not project and n_heads * D != d_model:
             raise ConfigError(
-                f"{n_heads} heads of width {D} side by side are not d_model ({d_model}) wide",
+                f"without a projection, n_heads ({n_heads}) times d_head ({D}) must be "
+                f"d_model ({d_model})",
                 hint="use project=True",
             )
         self.out = nn.Linear(n_heads * D, d_model, bias=out_bias) if project else nn.Identity()
@@ -136,25 +131,25 @@ class MultiHeadAttention(nn.Module):
         weights: bool = False,
         lse: bool = False,
     ) -> AttentionOutput:
-        """Each position of x looks at x itself, or at memory if there is one.
+        """Let each position of x attend to x, or to `memory` if given.
 
         Args:
             x: (B, T, C).
             memory: (B, S, C) for cross-attention.
-            mask: who may look at whom, over cached positions too; True = may attend.
-            rotation: how queries and keys are turned (RotaryPositions); not with a memory.
-            slopes, bias: what is taken from and added to the scores (ALiBi; relative biases).
-            cache: past keys and values; this call's are appended to it. With a memory, the
-                first call fills it and later calls reuse it.
-            weights, lse: return these too. Asking changes no bit of `out`.
+            mask: True = may attend; covers cached positions too.
+            rotation: how queries and keys are rotated (RotaryPositions); not with a memory.
+            slopes, bias: ALiBi slopes, and what is added to the scores.
+            cache: keys and values of earlier calls; this call's are appended. With a memory,
+                the first call fills it and later calls reuse it.
+            weights, lse: also return these, which changes no bit of `out`.
         """
         self._check(x, memory, rotation is not None)
         if any(hook.hides for hook in self.hooks):
-            mask = self._mask_with_hidden(x, memory, mask, cache)
+            mask = self._hide_pairs(x, memory, mask, cache)
         if memory is not None:
-            q, k, v = self._cross(x, memory, cache)
+            q, k, v = self._cross_qkv(x, memory, cache)
         else:
-            q, k, v = self.prepared(self._heads(self.qkv(x)), rotation)
+            q, k, v = self.split_qkv(self._split_heads(self.qkv(x)), rotation)
             if cache is not None:
                 k, v = cache.append(k, v)
         parts = (self.scale, self.softcap, slopes, bias)
@@ -174,7 +169,7 @@ class MultiHeadAttention(nn.Module):
         if self.hooks:
             from glasshead.attention.hook_calls import run_hooks
 
-            rules = as_mask(mask).simplified(q.shape[2], k.shape[2]), scoring
+            rules = as_mask(mask).simplify(q.shape[2], k.shape[2]), scoring
             call = AttentionCall(
                 q, k, v, context, lambda: rules, cross=memory is not None,
                 rounded_scores=q.dtype.itemsize < 4, lse=seen.lse,
@@ -183,58 +178,58 @@ class MultiHeadAttention(nn.Module):
         out = self.out(context.transpose(1, 2).flatten(2))  # (B, T, C)
         return AttentionOutput(out, seen.weights, seen.lse if lse else None)
 
-    def _mask_with_hidden(
+    def _hide_pairs(
         self,
         x: Tensor,
         memory: Tensor | None,
         mask: Mask | Tensor | None,
         cache: Cache | None,
     ) -> Mask:
-        """The mask without the pairs that hooks hide."""
-        from glasshead.attention.hook_calls import hidden_by
+        """Return the mask without the pairs that hooks hide."""
+        from glasshead.attention.hook_calls import hidden_pairs
 
         T, past = x.shape[1], 0 if cache is None else cache.length
         if memory is None:
             pending = PendingCall(self.n_heads, T, past + T, False, past, x.device)
-        else:  # a cache of the memory does not know how many queries there were
+        else:  # a cache of the memory does not count the queries before
             first = None if past else 0
             pending = PendingCall(self.n_heads, T, memory.shape[1], True, first, x.device)
-        hidden = hidden_by(self.hooks, pending)
+        hidden = hidden_pairs(self.hooks, pending)
         return as_mask(mask) if hidden is None else as_mask(mask) & Mask(dense=~hidden)
 
-    def prepared(self, heads: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, ready to be compared, of all their heads (B, H, T, D)."""
+    def split_qkv(self, heads: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Split projected heads into q, k and v (B, H, T, D), with q and k normed and rotated."""
         n_q, n_kv = self.n_heads, self.n_kv_heads
         if rotation is None and not self.qk_norm:
             q, k, v = heads.split_with_sizes((n_q, n_kv, n_kv), 1)
             return q, k, v
         qk, v = heads.split_with_sizes((n_q + n_kv, n_kv), 1)
-        # Queries and keys are normed and turned alike, so both at once.
+        # Queries and keys are normed and rotated in the same way, so in one call.
         if self.qk_norm:
             scales = [w.expand(n, 1, -1) for w, n in ((self.q_norm.weight, n_q),
                                                       (self.k_norm.weight, n_kv))]  # fmt: skip
             qk = rms_norm(qk, torch.cat(scales), self.q_norm.eps)
         if rotation is not None:
-            qk = rotation.turn(qk)
+            qk = rotation.rotate(qk)
         q, k = qk.split_with_sizes((n_q, n_kv), 1)
         return q, k, v
 
-    def _cross(
+    def _cross_qkv(
         self, x: Tensor, memory: Tensor, cache: Cache | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         n_q, n_kv = self.n_heads, self.n_kv_heads
         widths = (n_q * self.d_head, 2 * n_kv * self.d_head)
         w_q, w_kv = self.qkv.weight.split(widths)
         b_q, b_kv = (None, None) if self.qkv.bias is None else self.qkv.bias.split(widths)
-        q = self._heads(F.linear(x, w_q, b_q))
+        q = self._split_heads(F.linear(x, w_q, b_q))
         q = self.q_norm(q) if self.qk_norm else q
         if isinstance(cache, MemoryCache) and cache.k is not None and cache.v is not None:
             return q, cache.k, cache.v
-        k, v = self._heads(F.linear(memory, w_kv, b_kv)).split((n_kv, n_kv), 1)
+        k, v = self._split_heads(F.linear(memory, w_kv, b_kv)).split((n_kv, n_kv), 1)
         k = self.k_norm(k) if self.qk_norm else k
         return (q, k, v) if cache is None else (q, *cache.append(k, v))
 
-    def _heads(self, x: Tensor) -> Tensor:
+    def _split_heads(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:2], -1, self.d_head).transpose(1, 2)  # (B, H, T, D)
 
     def _check(self, x: Tensor, memory: Tensor | None, rotated: bool) -> None:
@@ -254,8 +249,8 @@ class MultiHeadAttention(nn.Module):
             )
         if memory is not None and rotated:
             raise ConfigError(
-                "a rotation was given with a memory, whose positions it does not know",
-                hint="rotary positions are for self-attention",
+                "cross-attention (memory) does not support a rotation",
+                hint="leave rotation out: rotary positions are for self-attention",
             )
         if memory is not None and memory.shape[0] != x.shape[0]:
             raise ShapeError(
@@ -265,12 +260,12 @@ class MultiHeadAttention(nn.Module):
 
     @classmethod
     def from_torch(cls, module: nn.MultiheadAttention) -> "MultiHeadAttention":
-        """The same attention as torch's module, its parameters copied.
+        """Return the same attention as torch's module, with a copy of its parameters.
 
-        Beware of the masks: torch's boolean masks say True = may NOT attend, ours the opposite.
-        Give ours `Mask(dense=~attn_mask, keys=~key_padding_mask)`. Ours takes (B, T, C) whatever
-        torch's batch_first is, returns one map per head (torch averages them unless told not
-        to), and gives zeros where a row may attend to nothing (torch: NaN).
+        Masks differ: in torch's boolean masks True means may NOT attend. Convert them with
+        `Mask(dense=~attn_mask, keys=~key_padding_mask)`. This module takes (B, T, C) whatever
+        torch's batch_first is, returns one map per head (torch averages them by default), and
+        gives zeros for a row that may attend to nothing (torch: NaN).
         """
         blocks = {
             "kdim or vdim": not module._qkv_same_embed_dim,
@@ -279,9 +274,8 @@ class MultiHeadAttention(nn.Module):
         }
         if any(blocks.values()):
             raise ConfigError(
-                f"cannot take over nn.MultiheadAttention with "
-                f"{', '.join(name for name, there in blocks.items() if there)}",
-                hint="only modules whose queries, keys and values share one width fit",
+                f"nn.MultiheadAttention with {_list_true(blocks)} cannot be converted",
+                hint="queries, keys and values must have the same width, without extras",
             )
         has_bias = module.in_proj_bias is not None
         ours = cls(
@@ -291,14 +285,17 @@ class MultiHeadAttention(nn.Module):
             out_bias=has_bias,
             dropout=module.dropout,
         ).to(module.out_proj.weight)
-        _copy(ours.qkv, module.in_proj_weight, module.in_proj_bias)
-        _copy(ours.out, module.out_proj.weight, module.out_proj.bias)
+        with torch.no_grad():
+            ours.qkv.weight.copy_(module.in_proj_weight)
+            if ours.qkv.bias is not None:
+                ours.qkv.bias.copy_(module.in_proj_bias)
+        ours.out.load_state_dict(module.out_proj.state_dict())
         return ours.train(module.training)
 
     def to_torch(self) -> nn.MultiheadAttention:
-        """The same attention as an nn.MultiheadAttention (batch_first), parameters copied.
+        """Return the same attention as nn.MultiheadAttention (batch_first), with copied parameters.
 
-        Beware of the masks: torch's booleans say True = may NOT attend, the opposite of ours.
+        Masks differ: in torch's boolean masks True means may NOT attend.
         """
         default = self.d_head**-0.5
         blocks = {
@@ -311,8 +308,7 @@ class MultiHeadAttention(nn.Module):
         }
         if any(blocks.values()):
             raise ConfigError(
-                f"nn.MultiheadAttention cannot hold "
-                f"{', '.join(name for name, there in blocks.items() if there)}",
+                f"nn.MultiheadAttention does not support {_list_true(blocks)}",
                 hint="keep this module, or train one without these settings",
             )
         assert isinstance(self.out, nn.Linear)
@@ -321,19 +317,18 @@ class MultiHeadAttention(nn.Module):
         theirs = nn.MultiheadAttention(
             self.d_model, self.n_heads, dropout=self.dropout, bias=has_bias, batch_first=True
         ).to(self.qkv.weight)
-        with torch.no_grad():
-            theirs.in_proj_weight.copy_(self.qkv.weight)
-            if theirs.in_proj_bias is not None:
-                theirs.in_proj_bias.zero_()
-                if self.qkv.bias is not None:
-                    theirs.in_proj_bias.copy_(self.qkv.bias)
-        _copy(theirs.out_proj, self.out.weight, self.out.bias)
+        _copy(self.qkv, theirs.in_proj_weight, theirs.in_proj_bias)
+        _copy(self.out, theirs.out_proj.weight, theirs.out_proj.bias)
         return theirs.train(self.training)
 
 
-def _copy(linear: nn.Module, weight: Tensor, bias: Tensor | None) -> None:
-    assert isinstance(linear, nn.Linear)
-    with torch.no_grad():
-        linear.weight.copy_(weight)
-        if linear.bias is not None:
-            linear.bias.zero_() if bias is None else linear.bias.copy_(bias)
+def _list_true(conditions: dict[str, bool]) -> str:
+    return ", ".join(name for name, value in conditions.items() if value)
+
+
+@torch.no_grad()
+def _copy(source: nn.Linear, weight: Tensor, bias: Tensor | None) -> None:
+    """Copy a layer's parameters into `weight` and `bias`; a bias it does not have is 0."""
+    weight.copy_(source.weight)
+    if bias is not None:
+        bias.zero_() if source.bias is None else bias.copy_(source.bias)

@@ -1,7 +1,7 @@
-"""RMSNorm: divide by the root mean square, multiply with what was learned.
+"""RMSNorm: divide by the root mean square, multiply by a learned weight.
 
-torch has it fused on GPUs; on a CPU its gradient goes through a dozen passes over memory. Here it
-takes seven, which a small model feels.
+torch fuses it on GPUs; on a CPU its gradient takes a dozen passes over memory. Here it takes seven,
+which makes small models measurably faster.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ __all__ = ["RMSNorm", "rms_norm"]
 
 
 class RMSNorm(nn.Module):
-    """nn.RMSNorm, fast on a CPU too."""
+    """nn.RMSNorm with a faster gradient on a CPU."""
 
     def __init__(self, width: int, eps: float = 1e-6) -> None:
         super().__init__()
@@ -27,12 +27,12 @@ class RMSNorm(nn.Module):
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """x over its root mean square along the last dimension, times weight, which broadcasts.
+    """Divide x by its root mean square along the last dimension; multiply by `weight`.
 
     >>> rms_norm(torch.tensor([3.0, 4.0]), torch.tensor([1.0, 2.0]), 0.0)
     tensor([0.8485, 2.2627])
     """
-    weight = weight.to(x.dtype)  # autocast hands in half precision
+    weight = weight.to(x.dtype)  # under autocast x is in half precision
     slow = x.is_cpu and x.dtype.itemsize >= 4 and not torch.compiler.is_compiling()
     if slow and torch.is_grad_enabled():
         return _RMSNorm.apply(x, weight, eps)

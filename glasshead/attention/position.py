@@ -1,10 +1,10 @@
-"""Where a token stands. Attention alone cannot tell: it sees a set, not a sequence.
+"""Positional encodings. Attention alone has no order: it sees a set, not a sequence.
 
-Positions             none: the base that the others fill in
+Positions             none: the base class
 LearnedPositions      a vector per position, added to the embedding
 SinusoidalPositions   the paper's waves, added to the embedding
 SplitSinusoidalPositions   the same waves, all sines before all cosines
-RotaryPositions       queries and keys turned by an angle that grows with the position
+RotaryPositions       queries and keys rotated by an angle that grows with the position
 ALiBiPositions        scores lowered in proportion to the distance
 """
 
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from glasshead.attention.rope_scaling import scaling_of
+from glasshead.attention.rope_scaling import parse_scaling
 from glasshead.errors import ConfigError, ShapeError
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class Rotation(NamedTuple):
-    """The turn of each position: cos and sin of its angles, (T, D) or (B, 1, T, D).
+    """Cosine and sine of each position's angles, (T, D) or (B, 1, T, D).
 
     The first half of `sin` is negative: (a, b) becomes (a cos - b sin, b cos + a sin).
     """
@@ -39,27 +39,27 @@ class Rotation(NamedTuple):
     cos: Tensor
     sin: Tensor
 
-    def turn(self, x: Tensor) -> Tensor:
-        """Turn queries or keys (B, H, T, D): dimension d pairs with d + D/2."""
+    def rotate(self, x: Tensor) -> Tensor:
+        """Rotate queries or keys (B, H, T, D): dimension d pairs with d + D/2."""
         wide = x if x.dtype == torch.float64 else x.float()
         a, b = wide.chunk(2, -1)
-        turned = torch.addcmul(wide * self.cos, torch.cat((b, a), -1), self.sin)
-        return turned.to(x.dtype)
+        rotated = torch.addcmul(wide * self.cos, torch.cat((b, a), -1), self.sin)
+        return rotated.to(x.dtype)
 
 
 class Positions(nn.Module):
-    """No positions at all. Each kind changes one of the three places where they can enter."""
+    """No positions. Subclasses override one of the three places where positions can enter."""
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Token embeddings (B, T, C) with positions (T,) or (B, T) added."""
+        """Add positions (T,) or (B, T) to token embeddings (B, T, C)."""
         return x
 
     def rotation(self, positions: Tensor) -> Rotation | None:
-        """How queries and keys are turned."""
+        """Return how queries and keys are rotated, or None."""
         return None
 
     def slopes(self) -> Tensor | None:
-        """(H,) how fast scores fall with distance."""
+        """Return (H,) how fast scores fall with distance, or None."""
         return None
 
 
@@ -72,8 +72,9 @@ class LearnedPositions(Positions):
         max_len = self.table.num_embeddings
         if not torch.compiler.is_compiling() and positions.shape[-1] > max_len:
             raise ShapeError(
-                f"{positions.shape[-1]} tokens, but this model has max_len={max_len} positions",
-                hint=f"give it at most {max_len} tokens, or train with a larger max_len",
+                f"the input has {positions.shape[-1]} tokens, but this model has only "
+                f"max_len={max_len} positions",
+                hint=f"use at most {max_len} tokens, or train with a larger max_len",
             )
         return x + self.table(positions)
 
@@ -93,7 +94,7 @@ class SinusoidalPositions(Positions):
 
 
 class SplitSinusoidalPositions(SinusoidalPositions):
-    """As Marian has them."""
+    """The layout of Marian."""
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         waves = sinusoids(positions, self.d_model, self.base)
@@ -101,7 +102,7 @@ class SplitSinusoidalPositions(SinusoidalPositions):
 
 
 def sinusoids(positions: Tensor, d_model: int, base: float = 10_000.0) -> Tensor:
-    """The paper's table: sin in the even dimensions, cos in the odd ones.
+    """Return the paper's table: sin in the even dimensions, cos in the odd ones.
 
     >>> sinusoids(torch.tensor([0, 1]), 4)
     tensor([[0.0000, 1.0000, 0.0000, 1.0000],
@@ -112,9 +113,9 @@ def sinusoids(positions: Tensor, d_model: int, base: float = 10_000.0) -> Tensor
 
 
 class RotaryPositions(Positions):
-    """Turning q and k by their positions makes their product depend on the distance alone.
+    """Rotary positions (RoPE): the product of q and k depends on their distance alone.
 
-    `scaling` slows the turns, for texts longer than those of the training (rope_scaling.py).
+    `scaling` lowers the frequencies, for texts longer than in training (rope_scaling.py).
     """
 
     def __init__(self, d_head: int, base: float = 10_000.0, scaling: str | None = None) -> None:
@@ -122,16 +123,16 @@ class RotaryPositions(Positions):
         if d_head % 2:
             raise ConfigError(
                 f"rotary positions need an even head width, not {d_head}",
-                hint="dimensions are turned in pairs; change d_model or n_heads",
+                hint="dimensions are rotated in pairs; change d_model or n_heads",
             )
         self.d_head, self.base = d_head, base
-        self.scaling = None if scaling is None else scaling_of(scaling)
+        self.scaling = None if scaling is None else parse_scaling(scaling)
 
     def rotation(self, positions: Tensor) -> Rotation:
-        # Made anew at each call: a table would be a buffer to grow, move and cast.
+        # Computed at each call: a table would be a buffer to grow, move and cast.
         frequencies = _frequencies(self.d_head, self.base, positions.device)
         if self.scaling is not None:
-            frequencies = self.scaling.slowed(frequencies, self.base)
+            frequencies = self.scaling.scale_frequencies(frequencies, self.base)
         angles = positions[..., None] * frequencies
         if positions.dim() == 2:
             angles = angles[:, None]  # (B, 1, T, D / 2)
@@ -151,7 +152,7 @@ class ALiBiPositions(Positions):
 
 
 def alibi_slopes(n_heads: int) -> Tensor:
-    """A geometric series from 2^(-8/n) to 2^-8; other counts interleave the next power of two's.
+    """Return the slopes 2^(-8/n) to 2^-8; if n is no power of two, interleave the next one's.
 
     >>> alibi_slopes(4)
     tensor([0.2500, 0.0625, 0.0156, 0.0039])

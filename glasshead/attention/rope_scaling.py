@@ -1,13 +1,13 @@
-"""How the turns of rotary positions are slowed, so that a model reads further than it was trained.
+"""Scaling of RoPE frequencies, so that a model reads longer texts than it was trained on.
 
-    linear:FACTOR                        every turn
-    llama3:FACTOR,LOW,HIGH,LENGTH        slow turns; those between are blended
-    yarn:FACTOR,FAST,SLOW,LENGTH[,GAIN]  likewise, blended by dimension; q and k grow by GAIN
+    linear:FACTOR                        all frequencies are divided by FACTOR
+    llama3:FACTOR,LOW,HIGH,LENGTH        only low frequencies; those between are blended
+    yarn:FACTOR,FAST,SLOW,LENGTH[,GAIN]  likewise, blended by dimension; q and k are scaled by GAIN
 
-LENGTH is what the model was trained on first. Each is written as one word, so that it can be a
-setting and a flag; `--rope-scaling linear:4` reads four times as far.
+LENGTH is the original training length. A scaling is written as one word, which can be a setting and
+a flag; `--rope-scaling linear:4` reads texts four times as long.
 
-    >>> scaling_of("linear:4").slowed(torch.tensor([1.0, 0.01]), 10_000.0)
+    >>> parse_scaling("linear:4").scale_frequencies(torch.tensor([1.0, 0.01]), 10_000.0)
     tensor([0.2500, 0.0025])
 """
 
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from glasshead.errors import ConfigError, did_you_mean
 
-__all__ = ["SCALINGS", "LinearScaling", "Llama3Scaling", "Scaling", "YarnScaling", "scaling_of"]
+__all__ = ["SCALINGS", "LinearScaling", "Llama3Scaling", "Scaling", "YarnScaling", "parse_scaling"]
 
 
 class Scaling(Protocol):
@@ -28,14 +28,14 @@ class Scaling(Protocol):
 
     @property
     def gain(self) -> float:
-        """What turned queries and keys are multiplied with."""
+        """The factor of rotated queries and keys."""
         ...
 
-    def slowed(self, frequencies: Tensor, base: float) -> Tensor: ...
+    def scale_frequencies(self, frequencies: Tensor, base: float) -> Tensor: ...
 
 
-class _Written:
-    """A scaling is written as its name and its numbers."""
+class _ScalingText:
+    """Writes a scaling as its name and its numbers."""
 
     name: ClassVar[str]
 
@@ -45,19 +45,19 @@ class _Written:
 
 
 @dataclass(frozen=True)
-class LinearScaling(_Written):
+class LinearScaling(_ScalingText):
     name = "linear"
     gain = 1.0
 
     factor: float
 
-    def slowed(self, frequencies: Tensor, base: float) -> Tensor:
+    def scale_frequencies(self, frequencies: Tensor, base: float) -> Tensor:
         return frequencies / self.factor
 
 
 @dataclass(frozen=True)
-class Llama3Scaling(_Written):
-    """A turn that takes longer than LENGTH / LOW is slowed, one shorter than LENGTH / HIGH not."""
+class Llama3Scaling(_ScalingText):
+    """Divide frequencies of wavelengths above LENGTH / LOW; keep those below LENGTH / HIGH."""
 
     name = "llama3"
     gain = 1.0
@@ -67,15 +67,15 @@ class Llama3Scaling(_Written):
     high: float
     length: float
 
-    def slowed(self, frequencies: Tensor, base: float) -> Tensor:
-        turns = self.length * frequencies / (2 * math.pi)  # in the length it was trained on
+    def scale_frequencies(self, frequencies: Tensor, base: float) -> Tensor:
+        turns = self.length * frequencies / (2 * math.pi)  # full turns within LENGTH
         kept = ((turns - self.low) / (self.high - self.low)).clamp(0, 1)
         return kept * frequencies + (1 - kept) * frequencies / self.factor
 
 
 @dataclass(frozen=True)
-class YarnScaling(_Written):
-    """Dimensions that make more than FAST turns in LENGTH keep their speed; below SLOW, none."""
+class YarnScaling(_ScalingText):
+    """Keep dimensions of more than FAST turns in LENGTH; divide those of less than SLOW."""
 
     name = "yarn"
 
@@ -85,31 +85,33 @@ class YarnScaling(_Written):
     length: float
     gain: float
 
-    def slowed(self, frequencies: Tensor, base: float) -> Tensor:
+    def scale_frequencies(self, frequencies: Tensor, base: float) -> Tensor:
         n = len(frequencies)
-        first = max(math.floor(self._where(self.fast, n, base)), 0)
-        last = min(math.ceil(self._where(self.slow, n, base)), 2 * n - 1)
+        first = max(math.floor(self._dimension(self.fast, n, base)), 0)
+        last = min(math.ceil(self._dimension(self.slow, n, base)), 2 * n - 1)
         places = torch.arange(n, device=frequencies.device, dtype=torch.float32)
         slow = ((places - first) / (last - first or 0.001)).clamp(0, 1)
         return frequencies * (1 - slow) + frequencies / self.factor * slow
 
     @staticmethod
-    def usual_gain(factor: float) -> float:
+    def default_gain(factor: float) -> float:
         return 1.0 if factor <= 1 else 0.1 * math.log(factor) + 1.0
 
-    def _where(self, turns: float, n: int, base: float) -> float:
-        """The dimension that makes so many turns."""
+    def _dimension(self, turns: float, n: int, base: float) -> float:
+        """Return the dimension that makes so many turns."""
         return n * math.log(self.length / (turns * 2 * math.pi)) / math.log(base)
 
 
+EXAMPLES = "write it like linear:4, llama3:8,1,4,8192 or yarn:4,32,1,32768"
 SCALINGS: dict[str, type[LinearScaling] | type[Llama3Scaling] | type[YarnScaling]] = {
     kind.name: kind for kind in (LinearScaling, Llama3Scaling, YarnScaling)
 }
 
 
-def scaling_of(written: str) -> Scaling:
-    """
-    >>> str(scaling_of("llama3:8,1,4,8192"))
+def parse_scaling(written: str) -> Scaling:
+    """Parse a scaling such as "linear:4"; raise ConfigError if it is malformed.
+
+    >>> str(parse_scaling("llama3:8,1,4,8192"))
     'llama3:8,1,4,8192'
     """
     name, _, rest = written.partition(":")
@@ -118,12 +120,11 @@ def scaling_of(written: str) -> Scaling:
     try:
         given = [float(number) for number in rest.split(",")]
         if name == YarnScaling.name and len(given) == 4:
-            given.append(YarnScaling.usual_gain(given[0]))
+            given.append(YarnScaling.default_gain(given[0]))
         scaling = SCALINGS[name](*given)
     except (ValueError, TypeError):
         raise ConfigError(
-            f"rope_scaling '{written}' does not have the numbers of {name}",
-            hint="write it like linear:4, llama3:8,1,4,8192 or yarn:4,32,1,32768",
+            f"rope_scaling '{written}' does not have the numbers that {name} needs", hint=EXAMPLES
         ) from None
     numbers = astuple(scaling)
     ordered = not isinstance(scaling, Llama3Scaling) or scaling.low < scaling.high
@@ -131,6 +132,6 @@ def scaling_of(written: str) -> Scaling:
         raise ConfigError(
             f"rope_scaling '{written}': its numbers must be greater than 0, and llama3's "
             "second less than its third",
-            hint="write it like linear:4, llama3:8,1,4,8192 or yarn:4,32,1,32768",
+            hint=EXAMPLES,
         )
     return scaling

@@ -1,13 +1,13 @@
-"""Scores and weights written out: the slow, obvious path, and the exact one for looking.
+"""Scores and weights: the explicit formula, and exact weights recomputed from q and k.
 
     scores  = q @ k^T * scale, soft-capped, plus biases      (B, H, T, S)
     lse     = log sum exp(scores) over the keys              (B, H, T)
     weights = exp(scores - lse)                              (B, H, T, S)
 
-`explicit` is the formula in the dtype it is given; every fused kernel is measured against it.
-`observed` recomputes weights and lse from q and k alone, in float32 or better, in bands of rows
-that skip what the mask hides, so a model may run on any kernel and still be looked into. Where a
-kernel has given its lse, that is taken, and on a GPU the weights are made from it in one pass.
+`explicit_attention` is the formula in the dtype of its inputs; every fused kernel is tested against
+it. `recompute` computes weights and lse from q and k alone, in float32 or better, in bands of rows
+that skip what the mask hides, so attention can be recorded whichever kernel the model runs on. If
+the kernel returned its lse, that is used, and on a GPU the weights are then made in one pass.
 """
 
 import math
@@ -23,11 +23,11 @@ from torch.autograd.function import once_differentiable
 from glasshead.attention.mask import Mask
 from glasshead.machine import triton_works
 
-__all__ = ["PLAIN", "Scoring", "explicit", "observed", "scores"]
+__all__ = ["PLAIN", "Scoring", "explicit_attention", "recompute", "scores"]
 
-# Scores made at a time: on CPU 8 MB, near the cache; on a GPU 1 GB, for few launches.
+# Scores computed at a time: on CPU 8 MB, to stay near the cache; on a GPU 1 GB, for few launches.
 BAND = {"cpu": 2**21, "cuda": 2**28}
-BANDS = 4  # at least, where the mask is causal, to skip most of what it hides
+BANDS = 4  # the fewest for a causal mask, so that most of what it hides is skipped
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,19 +51,19 @@ class Scoring:
 
     @property
     def is_plain(self) -> bool:
-        """True when the scale says it all."""
+        """Whether scores are only scaled."""
         return self.softcap is None and self.slopes is None and self.bias is None
 
-    def added(
+    def additive_bias(
         self, T: int, S: int, rows: slice = slice(None), cols: slice = slice(None)
     ) -> Tensor | None:
-        """What is added to the scores of a rectangle; None when nothing is."""
+        """Return what is added to the scores of a rectangle; None if nothing is."""
         total: Tensor | None = None
         if self.slopes is not None:
             device = self.slopes.device
             i = torch.arange(T, device=device)[rows, None] + (S - T)
             j = torch.arange(S, device=device)[cols]
-            total = -_exact(self.slopes)[:, None, None] * (i - j).abs()  # (H, T, S)
+            total = -_to_float32(self.slopes)[:, None, None] * (i - j).abs()  # (H, T, S)
         if self.bias is not None:
             bias = self.bias.reshape((1,) * (4 - self.bias.dim()) + self.bias.shape)
             bias = bias if bias.shape[2] == 1 else bias[:, :, rows]
@@ -82,21 +82,21 @@ def scores(
     rows: slice = slice(None),
     cols: slice = slice(None),
 ) -> Tensor:
-    """Scores before the mask, of all pairs or of a rectangle of them.
+    """Return the scores before the mask, of all pairs or of a rectangle of them.
 
     With grouped queries (k has fewer heads than q) the heads of a group share their keys.
     """
     T, S = q.shape[2], k.shape[2]
     q, k = q[:, :, rows], k[:, :, cols]
-    s = per_group(q * scoring.scale_for(q.shape[-1]), k.mT)  # (B, H, T, S)
+    s = grouped_matmul(q * scoring.scale_for(q.shape[-1]), k.mT)  # (B, H, T, S)
     if scoring.softcap is not None:
         s = scoring.softcap * torch.tanh(s / scoring.softcap)
-    added = scoring.added(T, S, rows, cols)
+    added = scoring.additive_bias(T, S, rows, cols)
     return s if added is None else (s + added).to(s.dtype)
 
 
-def per_group(x: Tensor, y: Tensor) -> Tensor:
-    """x @ y where y has fewer heads: each head of y serves a group of x's.
+def grouped_matmul(x: Tensor, y: Tensor) -> Tensor:
+    """Return x @ y where y may have fewer heads: each head of y serves a group of x's.
 
     (B, H, T, n) @ (B, H / g, n, m) -> (B, H, T, m); the group is folded into the rows, so that y
     is never copied.
@@ -108,31 +108,31 @@ def per_group(x: Tensor, y: Tensor) -> Tensor:
     return (x.reshape(B, H // group, group * T, n) @ y).view(B, H, T, y.shape[-1])
 
 
-def softmax(s: Tensor, allowed: Tensor | None, may_hide_all: bool) -> Tensor:
-    """Softmax over the allowed keys. A row that is allowed nothing gives zeros, never NaN."""
+def softmax(s: Tensor, allowed: Tensor | None, may_have_empty_rows: bool) -> Tensor:
+    """Softmax over the allowed keys. A row that is allowed nothing gives zeros, not NaN."""
     if allowed is None:
         return s.softmax(-1)
-    if not may_hide_all:
+    if not may_have_empty_rows:
         return s.masked_fill(~allowed, -math.inf).softmax(-1)
     empty = ~allowed.any(-1, keepdim=True)
-    # An empty row is opened for the softmax and closed after it: no exp(-inf - -inf), forward
-    # or backward.
+    # Empty rows are unmasked for the softmax and zeroed after it, so that neither pass computes
+    # exp(-inf - -inf).
     s = s.masked_fill(~(allowed | empty), -math.inf)
     return s.softmax(-1).masked_fill(empty, 0)
 
 
-def explicit(
+def explicit_attention(
     q: Tensor, k: Tensor, v: Tensor, mask: Mask, scoring: Scoring, dropout: float
 ) -> tuple[Tensor, Tensor]:
-    """The formula as the textbook has it. Returns the context and the weights before dropout."""
+    """Compute the textbook formula; return the context and the weights before dropout."""
     T, S = q.shape[2], k.shape[2]
-    allowed = mask.allowed(T, S, device=q.device)
-    weights = softmax(scores(q, k, scoring), allowed, mask.may_hide_all(T, S))
-    context = per_group(F.dropout(weights, dropout) if dropout else weights, v)
+    allowed = mask.to_tensor(T, S, device=q.device)
+    weights = softmax(scores(q, k, scoring), allowed, mask.may_have_empty_rows(T, S))
+    context = grouped_matmul(F.dropout(weights, dropout) if dropout else weights, v)
     return context, weights
 
 
-def observed(
+def recompute(
     q: Tensor,
     k: Tensor,
     mask: Mask,
@@ -142,18 +142,17 @@ def observed(
     lse: bool = False,
     known: Tensor | None = None,
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Weights and lse, as asked, from q and k in float32 or better; differentiable.
+    """Return (weights, lse), each if requested, from q and k in float32 or better; differentiable.
 
-    `known` is the lse (B, H, T) that a kernel has given, without a gradient, if one has.
+    `known` is the lse (B, H, T) that the kernel returned, which has no gradient.
     """
-    found: tuple[Tensor | None, Tensor | None] = _Observed.apply(
-        q, k, scoring.bias, scoring.slopes, known, mask, scoring, weights, lse
-    )
-    return found
+    inputs = (q, k, scoring.bias, scoring.slopes, known, mask, scoring, weights, lse)
+    result: tuple[Tensor | None, Tensor | None] = _Recompute.apply(*inputs)
+    return result
 
 
-class _Observed(torch.autograd.Function):
-    """Tiles or bands forward; the dense formula backward, where someone asks for that at all."""
+class _Recompute(torch.autograd.Function):
+    """Tiles or bands forward; the dense formula backward."""
 
     @staticmethod
     def forward(
@@ -179,7 +178,9 @@ class _Observed(torch.autograd.Function):
         if tiles is not None:
             return tiles(q, k, known, scoring.scale_for(q.shape[-1]), mask.causal), lse
         with torch.autocast(q.device.type, enabled=False):
-            weights, fresh = _in_bands(_exact(q), _exact(k), mask, scoring, want_weights, want_lse)
+            weights, fresh = _recompute_in_bands(
+                _to_float32(q), _to_float32(k), mask, scoring, want_weights, want_lse
+            )
         return weights, fresh if lse is None else lse
 
     @staticmethod
@@ -192,11 +193,11 @@ class _Observed(torch.autograd.Function):
         T, S = q.shape[2], k.shape[2]
         with torch.enable_grad(), torch.autocast(q.device.type, enabled=False):
             scoring = Scoring(ctx.scoring.scale, ctx.scoring.softcap, slopes, bias)
-            s = scores(_exact(q), _exact(k), scoring)
-            allowed = ctx.mask.allowed(T, S, device=q.device)
+            s = scores(_to_float32(q), _to_float32(k), scoring)
+            allowed = ctx.mask.to_tensor(T, S, device=q.device)
             total = s.new_zeros(())
             if d_weights is not None:
-                w = softmax(s, allowed, ctx.mask.may_hide_all(T, S))
+                w = softmax(s, allowed, ctx.mask.may_have_empty_rows(T, S))
                 total = total + (w * d_weights).sum()
             if d_lse is not None:
                 lse = _logsumexp(s, allowed)
@@ -207,7 +208,7 @@ class _Observed(torch.autograd.Function):
 
 
 def _tiles_for(q: Tensor, mask: Mask, scoring: Scoring) -> Callable[..., Tensor] | None:
-    """The GPU's kernel for weights, where it serves."""
+    """Return the GPU kernel for weights if it supports the call."""
     # Products of half precision are exact in float32, so kernels agree on the lse.
     half = q.dtype in (torch.bfloat16, torch.float16)
     # Fewer rows are not worth a tile, wider heads do not fit every GPU's shared memory.
@@ -215,10 +216,6 @@ def _tiles_for(q: Tensor, mask: Mask, scoring: Scoring) -> Callable[..., Tensor]
         return None
     if not (mask.is_plain and scoring.is_plain) or torch.compiler.is_compiling():
         return None
-    return _tiles()
-
-
-def _tiles() -> Callable[..., Tensor] | None:
     if not triton_works():
         return None
     from glasshead.attention.weights_kernel import weights_from_lse
@@ -226,7 +223,7 @@ def _tiles() -> Callable[..., Tensor] | None:
     return weights_from_lse
 
 
-def _in_bands(
+def _recompute_in_bands(
     q: Tensor, k: Tensor, mask: Mask, scoring: Scoring, want_weights: bool, want_lse: bool
 ) -> tuple[Tensor | None, Tensor | None]:
     (B, H, T, _), S = q.shape, k.shape[2]
@@ -237,18 +234,18 @@ def _in_bands(
     band = max(16, min(band, -(-T // BANDS)) if mask.causal else band)
     for start in range(0, T, band):
         rows = slice(start, min(start + band, T))
-        cols = mask.cols_of(rows, T, S)
+        cols = mask.reachable_cols(rows, T, S)
         s = scores(q, k, scoring, rows, cols)
         # Below the diagonal a plain causal mask hides nothing: only the border is filled.
         border = max(cols.start, rows.start + S - T + 1) if mask.is_plain else cols.start
-        allowed = mask.allowed(T, S, rows, slice(border, cols.stop), q.device)
+        allowed = mask.to_tensor(T, S, rows, slice(border, cols.stop), q.device)
         if allowed is not None:
             s[..., border - cols.start :].masked_fill_(~allowed, -math.inf)
         if weights is None:
             row_lse = s.logsumexp(-1)
         else:
             w = s.softmax(-1)
-            if want_lse or mask.may_hide_all(T, S):
+            if want_lse or mask.may_have_empty_rows(T, S):
                 top = _largest(s)
                 w.masked_fill_((top == -math.inf)[..., None], 0)
                 # The largest weight is exp(top - lse), at least 1/S, so its logarithm is exact;
@@ -277,5 +274,5 @@ def _largest(x: Tensor) -> Tensor:
     return x.amax(-1) if x.shape[-1] else x.new_full(x.shape[:-1], -math.inf)
 
 
-def _exact(x: Tensor) -> Tensor:
+def _to_float32(x: Tensor) -> Tensor:
     return x if x.dtype == torch.float64 else x.float()

@@ -80,7 +80,7 @@ def scores(q: ArrayLike, k: ArrayLike) -> Array:
         raise ShapeError(
             f"q has vectors of {q.shape[-1]} numbers but k has vectors of {k.shape[-1]}: "
             f"{q.shape} and {k.shape}",
-            hint="a query is multiplied with a key number by number: make them equally long",
+            hint="give queries and keys vectors of the same length",
         )
     _same_stack("q", q, "k", k)
     return _finite("q · k", q @ np.swapaxes(k, -1, -2))  # (..., T, S)
@@ -89,19 +89,19 @@ def scores(q: ArrayLike, k: ArrayLike) -> Array:
 def scale(scores: ArrayLike, d_k: int) -> Array:
     """Step 2. Divide by the square root of the key's length, so that length does not matter."""
     if not d_k > 0:
-        raise ShapeError(f"d_k is {d_k}", hint="d_k is how many numbers a key has: 1 or more")
+        raise ShapeError(f"d_k ({d_k}) must be at least 1", hint="d_k is the length of a key")
     return _scores(scores) / np.sqrt(d_k)
 
 
 def mask(scores: ArrayLike, allowed: ArrayLike) -> Array:
-    """Before step 3. Keep scores that are allowed (True = may attend); others become -inf."""
+    """Before step 3. Keep scores that are allowed (True = may attend); set others to -inf."""
     scores, allowed = _scores(scores), _array("the mask", allowed, MaskError)
     if allowed.dtype != bool:
         raise MaskError(
-            f"the mask holds {allowed.dtype}, not True and False",
-            hint="True = may attend; `allowed != 0` makes such a mask out of ones and zeros",
+            f"the mask has dtype {allowed.dtype}, but bool is needed",
+            hint="True = may attend; convert ones and zeros with `allowed != 0`",
         )
-    if not _spreads_to(allowed.shape, scores.shape):
+    if not _broadcasts_to(allowed.shape, scores.shape):
         raise MaskError(
             f"the mask has shape {allowed.shape} but the scores have {scores.shape}",
             hint="a mask has a row for each query and a column for each key",
@@ -135,14 +135,14 @@ def weighted_sum(weights: ArrayLike, v: ArrayLike) -> Array:
         raise ShapeError(
             f"there are weights for {weights.shape[-1]} keys but {v.shape[-2]} values: "
             f"{weights.shape} and {v.shape}",
-            hint="every key has one value: k and v come from the same words",
+            hint="give each key one value: k and v come from the same words",
         )
     _same_stack("weights", weights, "v", v)
     return _finite("weights · v", weights @ v)  # (..., T, D)
 
 
 def causal(T: int, S: int) -> NDArray[np.bool_]:
-    """The mask that hides the future, (T, S). The last query stands at the last key.
+    """Return the mask that hides the future, (T, S). The last query is at the last key.
 
     With the first S - T keys already in the past, query i sees the keys up to S - T + i:
 
@@ -151,13 +151,13 @@ def causal(T: int, S: int) -> NDArray[np.bool_]:
            [ True,  True,  True,  True]])
     """
     if T < 0 or S < 0:
-        raise ShapeError(f"a mask of {T} queries and {S} keys", hint="count from 0 upwards")
+        raise ShapeError(f"T ({T}) and S ({S}) must not be negative", hint="try causal(3, 3)")
     return np.arange(S) <= np.arange(T)[:, None] + (S - T)
 
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """Everything that was computed on the way, in order."""
+    """All intermediate results, in order."""
 
     q: Array  # (..., T, D)
     k: Array  # (..., S, D)
@@ -191,7 +191,7 @@ def attend(
     return Steps(q, k, v, raw, in_scale, masked, weights, weighted_sum(weights, v))
 
 
-# The rest only checks what comes in, so that a mistake is named where it is made.
+# The rest only checks inputs, so that a mistake is reported where it is made.
 
 
 def _array(name: str, x: ArrayLike, mistake: type[GlassheadError]) -> NDArray[Any]:
@@ -199,8 +199,8 @@ def _array(name: str, x: ArrayLike, mistake: type[GlassheadError]) -> NDArray[An
         return np.asarray(x)
     except (TypeError, ValueError, RuntimeError) as error:
         raise mistake(
-            f"{name} cannot be made into a NumPy array: {error}",
-            hint="a table is a list of rows, all equally long",
+            f"{name} cannot be converted to a NumPy array: {error}",
+            hint="give a list of rows of the same length",
         ) from error
 
 
@@ -208,13 +208,13 @@ def _numbers(name: str, x: ArrayLike) -> Array:
     array = _array(name, x, ShapeError)
     if not np.issubdtype(array.dtype, np.floating):
         raise ShapeError(
-            f"{name} holds {array.dtype}, not floating-point numbers",
-            hint=f"whole numbers look like ids, not vectors; if they are meant: {name} * 1.0",
+            f"{name} has dtype {array.dtype}, but floating-point numbers are needed",
+            hint=f"integers look like ids, not vectors; to use them anyway: {name} * 1.0",
         )
     if array.ndim < 2:
         raise ShapeError(
-            f"{name} has shape {array.shape}, but a table has rows and columns",
-            hint=f"one vector is a table of one row: {name}[None, :]",
+            f"{name} has shape {array.shape}, but rows and columns are needed",
+            hint=f"make one vector a table of one row: {name}[None, :]",
         )
     return array.astype(np.float64, copy=False)
 
@@ -236,7 +236,7 @@ def _finite(name: str, array: Array) -> Array:
         where = tuple(int(i) for i in np.argwhere(bad)[0])
         raise NotFiniteError(
             f"{name} is {array[where]} at {where}, {int(bad.sum())} of {bad.size} numbers",
-            hint="look for a division by zero or a number too large on the way here",
+            hint="check upstream for a division by zero or a number that is too large",
         )
     return array
 
@@ -246,13 +246,12 @@ def _same_stack(name_a: str, a: Array, name_b: str, b: Array) -> None:
         np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:
         raise ShapeError(
-            f"{name_a} is a stack of {a.shape[:-2]} tables but {name_b} is one of {b.shape[:-2]}: "
-            f"{a.shape} and {b.shape}",
-            hint="all but the last two dims must be the same, or 1",
+            f"{name_a} {a.shape} and {name_b} {b.shape} do not fit together",
+            hint="all dimensions but the last two must be the same, or 1",
         ) from None
 
 
-def _spreads_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+def _broadcasts_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
     try:
         return np.broadcast_shapes(shape, target) == target
     except ValueError:

@@ -1,8 +1,7 @@
-"""Weights on a GPU in one pass over its memory: exp(scores - lse), tile by tile.
+"""Weights on a GPU in one pass over memory: exp(scores - lse), tile by tile.
 
-For scores that are scaled and nothing else, under a mask that is causal or nothing: what is left
-to do where a fused kernel has given its lse. Everything else takes the bands of `scores.py`.
-Needs Triton; import it only where that is.
+For plainly scaled scores under a causal mask or none, where a fused kernel has returned its lse.
+All other calls are computed in bands by `scores.py`. Importing this module needs Triton.
 """
 
 import torch
@@ -12,10 +11,10 @@ from torch import Tensor
 
 __all__ = ["TILE", "weights_from_lse"]
 
-TILE = (64, 128, 4)  # rows, columns, warps: the best of fourteen on an H200
+TILE = (64, 128, 4)  # rows, columns, warps: the fastest of fourteen on an H200
 
 
-# Annotations would be read as types of Triton.
+# No annotations: Triton would read them as its own types.
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
 def _weights(  # type: ignore[no-untyped-def]
     q, k, lse, out,
@@ -48,7 +47,7 @@ def _weights(  # type: ignore[no-untyped-def]
 
 
 def weights_from_lse(q: Tensor, k: Tensor, lse: Tensor, scale: float, causal: bool) -> Tensor:
-    """(B, H, T, S) in float32 from q (B, H, T, D), k (B, H_kv, S, D) and lse (B, H, T)."""
+    """Return float32 (B, H, T, S) from q (B, H, T, D), k (B, H_kv, S, D) and lse (B, H, T)."""
     (B, H, T, D), (_, H_kv, S, _) = q.shape, k.shape
     q = q if q.stride(-1) == 1 else q.contiguous()
     k = k if k.stride(-1) == 1 else k.contiguous()

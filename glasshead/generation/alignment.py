@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from glasshead.attention.hooks import AttentionCall, AttentionHook
-from glasshead.attention.scores import observed
+from glasshead.attention.scores import recompute
 from glasshead.errors import ConfigError
 from glasshead.generation.decode import evaluating
 from glasshead.generation.rows import SpecialTokens
@@ -58,7 +58,7 @@ def align(
     with evaluating(list(model.modules())), attach_hooks({block.cross: kept}):
         model(torch.tensor([source], device=device), torch.tensor([target_in], device=device))
         [call] = kept.calls
-        weights, _ = observed(call.q, call.k, call.mask, call.scoring, weights=True, lse=False)
+        weights, _ = recompute(call.q, call.k, call.mask, call.scoring, weights=True, lse=False)
     assert weights is not None
     each = weights[0, :, : len(target)].cpu()  # (H, tokens, tokens)
     rows, cols = (words(decode_tokens(tokenizer, ids)) for ids in (target, source))

@@ -139,7 +139,7 @@ def _block(block: Block, window: int | None) -> Step:
 
     def step(x: Tensor, cache: Cache, rotation: Rotation | None, hidden: Tensor) -> Tensor:
         def look(h: Tensor) -> Tensor:
-            q, k, v = own.prepared(qkv(h).view(h.shape[0], -1, 1, D), rotation)
+            q, k, v = own.split_qkv(qkv(h).view(h.shape[0], -1, 1, D), rotation)
             k, v, hides = *cache.append(k, v), hidden
             if window is not None:
                 k, v, hides = k[:, :, -window:], v[:, :, -window:], hidden[..., -window:]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from glasshead.attention.backends import Backend, Call
+    from glasshead.attention.backends import Backend, BackendCall
 
 __all__ = ["CALLS", "DTYPES", "Choice", "choices"]
 
@@ -36,12 +36,12 @@ def choices(devices: Sequence[str]) -> Iterator[Choice]:
 
 
 def _choice(device: str, dtype: str, name: str) -> Choice:
-    from glasshead.attention.backends import BACKENDS, pick
+    from glasshead.attention.backends import BACKENDS, pick_backend
 
     word = None
     try:
         call = _call(device, dtype, name)
-        backend = pick("auto", call)
+        backend = pick_backend("auto", call)
         word = next(word for word, other in BACKENDS.items() if other is backend)
         # To run flex would be to compile it, which takes many seconds.
         kernel = None if word == "flex" else _run(backend, call)
@@ -53,10 +53,10 @@ def _choice(device: str, dtype: str, name: str) -> Choice:
     return Choice(device, dtype, name, word, kernel if word == "sdpa" else None)
 
 
-def _call(device: str, dtype: str, name: str) -> "Call":
+def _call(device: str, dtype: str, name: str) -> "BackendCall":
     import torch
 
-    from glasshead.attention.backends import Call
+    from glasshead.attention.backends import BackendCall
     from glasshead.attention.mask import Mask, padding
     from glasshead.attention.scores import Scoring
 
@@ -70,10 +70,10 @@ def _call(device: str, dtype: str, name: str) -> "Call":
         mask = mask & padding(torch.tensor([T // 2, T], device=device), T)
     scoring = Scoring(softcap=30.0 if name == "softcap" else None)
     dropout = 0.1 if name == "dropout" else 0.0
-    return Call(q, k, v, mask.simplified(queries, T), scoring, dropout)
+    return BackendCall(q, k, v, mask.simplify(queries, T), scoring, dropout)
 
 
-def _run(backend: "Backend", call: "Call") -> str:
+def _run(backend: "Backend", call: "BackendCall") -> str:
     """Run the call, backward too, and name the fused operator that it came down to."""
     from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from glasshead.attention.hooks import AttentionCall, AttentionHook
 from glasshead.attention.mask import Mask
 from glasshead.attention.multihead import MultiHeadAttention
-from glasshead.attention.scores import explicit, observed
+from glasshead.attention.scores import explicit_attention, recompute
 from glasshead.model.layers import CrossBlock
 from glasshead.model.transformer import Decoder, Encoder
 from glasshead.observe.hooks import attach_hooks
@@ -74,7 +74,7 @@ class _Look(AttentionHook):
         self.maps = maps
 
     def after(self, call: AttentionCall, context: Tensor) -> Tensor:
-        weights, _ = observed(call.q, call.k, call.mask, call.scoring, weights=True, lse=False)
+        weights, _ = recompute(call.q, call.k, call.mask, call.scoring, weights=True, lse=False)
         assert weights is not None
         self.maps.append(weights)
         return context
@@ -92,6 +92,6 @@ class _Cut(AttentionHook):
         heads = slice(None) if self.head is None else slice(self.head, self.head + 1)
         allowed[torch.arange(len(self.queries)), heads, self.queries, self.keys] = False
         mask = call.mask & Mask(dense=allowed.to(call.q.device))
-        context, weights = explicit(call.q, call.k, call.v, mask, call.scoring, 0.0)
+        context, weights = explicit_attention(call.q, call.k, call.v, mask, call.scoring, 0.0)
         self.maps.append(weights)
         return context

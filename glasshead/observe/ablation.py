@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from glasshead.attention.hooks import AttentionCall, AttentionHook, Layer, PendingCall
 from glasshead.attention.mask import Mask
 from glasshead.attention.multihead import MultiHeadAttention
-from glasshead.attention.scores import per_group
+from glasshead.attention.scores import grouped_matmul
 from glasshead.errors import AblationError, ConfigError, InputError, did_you_mean
 from glasshead.observe.hooks import attach_hooks
 from glasshead.observe.layers import choose_layers, find_layers
@@ -246,7 +246,7 @@ def _without(call: AttentionCall, hidden: Tensor) -> AttentionCall:
         lse = call.lse[:, :, rows, None]
         # An empty row has nothing but -inf, whatever is taken from it.
         weights = (s - lse.masked_fill(lse == -torch.inf, 0)).exp()
-        context = per_group(weights, to_float(call.v)).to(call.context.dtype)
+        context = grouped_matmul(weights, to_float(call.v)).to(call.context.dtype)
         bands.append(torch.where(touched[:, rows], context, call.context[:, :, rows]))
     context = torch.cat(bands, 2) if bands else call.context
     return replace(call, describe=lambda: (mask, scoring), context=context)

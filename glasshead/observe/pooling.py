@@ -135,7 +135,7 @@ def _summed(
         r = intersect(rows, span.row, span.T)
         if r.start >= r.stop:
             continue
-        reach = span.mask.cols_of(shift(r, -span.row), span.T, span.S)
+        reach = span.mask.reachable_cols(shift(r, -span.row), span.T, span.S)
         c = intersect(cols, reach.start + span.key, reach.stop - reach.start)
         weights = _Weights(record, span, batch, head, r, c)
         for some in _bands(r, tall):
@@ -190,7 +190,7 @@ class _Weights:
         """
         n, span = rows.stop - rows.start, self.span
         tall = min(tall, n)
-        reach = span.mask.cols_of(shift(rows, -span.row), span.T, span.S)
+        reach = span.mask.reachable_cols(shift(rows, -span.row), span.T, span.S)
         cols = intersect(cols, reach.start + span.key, reach.stop - reach.start)
         if cols.start >= cols.stop:
             return
@@ -216,7 +216,7 @@ class _Weights:
         if not scoring.is_plain:
             if scoring.softcap is not None:
                 w.div_(scoring.softcap).tanh_().mul_(scoring.softcap)
-            added = scoring.added(span.T, span.S, at, to)
+            added = scoring.additive_bias(span.T, span.S, at, to)
             if added is not None:
                 w.add_(added.reshape(added.shape[-2:]))
             w.add_(self.minus[shift(rows, -self.rows.start)]).mul_(LOG2E)

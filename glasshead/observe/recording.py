@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from glasshead.attention.hooks import AttentionCall, AttentionHook, Layer
 from glasshead.attention.mask import Mask
 from glasshead.attention.multihead import MultiHeadAttention
-from glasshead.attention.scores import Scoring, observed
+from glasshead.attention.scores import Scoring, recompute
 from glasshead.errors import ConfigError, RecordingError, did_you_mean
 from glasshead.observe.hooks import attach_hooks
 from glasshead.observe.layers import choose_layers, find_layers
@@ -145,14 +145,14 @@ class _Recorder:
         """Check one call of layer `index` and add it to the layer's trace."""
         q, k, v, context = (x.detach() for x in (call.q, call.k, call.v, call.context))
         scoring, lse = call.scoring, call.lse
-        mask = call.mask.simplified(q.shape[2], k.shape[2])
+        mask = call.mask.simplify(q.shape[2], k.shape[2])
         layer = replace(self.trace.layer(index), kind="cross" if call.cross else "self")
         self.trace.replace_layer(layer)
         with torch.autocast(q.device.type, enabled=False):
             check_exactness(layer, q, k, v, mask, scoring, context, lse, call.rounded_scores)
             layer_trace, row, key = self._extend(layer, q, k)
             if lse is None and self.keep != "statistics":
-                lse = observed(q, k, mask, scoring, weights=False, lse=True)[1]
+                lse = recompute(q, k, mask, scoring, weights=False, lse=True)[1]
             if self.keep != "tensors":
                 self.pending.add(_Measurement(layer_trace, q, k, mask, scoring, lse))
             if self.keep != "statistics":

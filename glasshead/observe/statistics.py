@@ -160,7 +160,7 @@ def observe(
         )
     mask = as_mask(mask)
     mask.check(B, H, T, S)
-    mask = mask.simplified(T, S)
+    mask = mask.simplify(T, S)
     if queries is not None:  # padding may hold anything, NaN too
         q = q.masked_fill(~queries[:, None, :, None], 0)
     sweep = EngineInput(

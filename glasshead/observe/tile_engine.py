@@ -68,7 +68,7 @@ class _Found:
     def measure(self, rows: slice) -> None:
         """All heads on one band of rows."""
         sweep, T, S, device = self.sweep, self.T, self.S, self.sweep.q.device
-        cols = sweep.mask.cols_of(rows, T, S)
+        cols = sweep.mask.reachable_cols(rows, T, S)
         # Columns start where a cell of the overview does; what this adds, the mask hides.
         cols = slice(cols.start - cols.start % sweep.cell[1], cols.stop)
         n, m = rows.stop - rows.start, cols.stop - cols.start
@@ -102,7 +102,7 @@ class _Found:
         torch.mm(self.sweep.q[b, h, rows].to(self.dtype) * self.scale, k, out=out)
         if scoring.softcap is not None:
             out.div_(scoring.softcap).tanh_().mul_(scoring.softcap)
-        added = None if scoring.is_plain else scoring.added(self.T, self.S, rows, cols)
+        added = None if scoring.is_plain else scoring.additive_bias(self.T, self.S, rows, cols)
         if added is not None:
             out.add_(pick_head(added, b, h)[0, 0]).clamp_(min=HIDDEN)
         for part, hides in fills:

@@ -40,7 +40,7 @@ def hidden(
             borders = []
     for start, stop in borders:
         if start < stop:
-            allowed = mask.allowed(T, S, rows, slice(start, stop), device)
+            allowed = mask.to_tensor(T, S, rows, slice(start, stop), device)
             if allowed is not None:
                 part = slice(start - cols.start, stop - cols.start)
                 hides = ~allowed

@@ -102,7 +102,7 @@ class LayerTrace:
         for call in self.calls:
             r = intersect(rows, call.row, call.T)
             if r.start < r.stop:
-                part = call.mask.cols_of(shift(r, -call.row), call.T, call.S)
+                part = call.mask.reachable_cols(shift(r, -call.row), call.T, call.S)
                 found.append(shift(part, call.key))
         if not found:
             return slice(0, 0)
@@ -160,7 +160,7 @@ class LayerTrace:
         for call in self.calls:
             rows = slice(call.row, call.row + call.T)
             cols = slice(call.key, call.key + call.S)
-            part = call.mask.allowed(call.T, call.S)
+            part = call.mask.to_tensor(call.T, call.S)
             if part is not None and part.dim() == 4 and part.shape[1] > 1 and allowed.shape[1] == 1:
                 allowed = allowed.repeat(1, H, 1, 1)
             allowed[:, :, rows, cols] = True if part is None else part
@@ -184,9 +184,9 @@ def masked_scores(
     plain = Scoring(scoring.scale_for(q.shape[-1]), scoring.softcap)
     with torch.autocast(q.device.type, enabled=False):
         s = scores(to_float(q[:, :, rows]), to_float(k[:, :, cols]), plain)
-    added = scoring.added(T, S, rows, cols)
+    added = scoring.additive_bias(T, S, rows, cols)
     s = s if added is None else s + added
-    allowed = mask.allowed(T, S, rows, cols, q.device)
+    allowed = mask.to_tensor(T, S, rows, cols, q.device)
     return s if allowed is None else s.masked_fill(~allowed, -math.inf)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from glasshead.attention.hook_calls import hidden_by
+from glasshead.attention.hook_calls import hidden_pairs
 from glasshead.attention.hooks import AttentionCall, AttentionHook, PendingCall
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring
@@ -103,7 +103,7 @@ def _hide(
     cross = any(_is_cross(hook) for hook in hooks)
     # Their caches may forget keys or have room for more: then an index is no position.
     known = T > 1 if cross else T == S
-    hidden = hidden_by(hooks, PendingCall(H, T, S, cross, 0 if known else None, q.device))
+    hidden = hidden_pairs(hooks, PendingCall(H, T, S, cross, 0 if known else None, q.device))
     if hidden is None:
         return mask, None
     _check_hiding(_where(hooks), name, mask, S)
@@ -317,7 +317,7 @@ def _reach(mask: Tensor) -> tuple[bool, int | None]:
 def _says(rule: Mask, mask: Tensor) -> bool:
     T, S = mask.shape[2:]
     for rows in _bands(T, S):
-        allowed = rule.allowed(T, S, rows, device=mask.device)
+        allowed = rule.to_tensor(T, S, rows, device=mask.device)
         part = mask[:, :, rows]
         if not bool((part if allowed is None else part == allowed).all()):
             return False

@@ -239,7 +239,7 @@ class View:
         record = self.trace.layer_trace(head[0])
         B, H, T, S = record.shape
         mask, _ = record.mask_and_scoring()
-        allowed = mask.allowed(T, S, part)
+        allowed = mask.to_tensor(T, S, part)
         every = torch.ones(1, 1, part.stop - part.start, S, dtype=torch.bool)
         allowed = every if allowed is None else allowed.cpu() & every
         mine = allowed.expand(B, H, *allowed.shape[2:])[0, head[1]].float()

@@ -90,7 +90,7 @@ def _reach_by_bands(
     step = max(1, BAND // max(S, 1))
     for start in range(0, T, step):
         rows = slice(start, min(start + step, T))
-        allowed = mask.allowed(T, S, rows, device=device)
+        allowed = mask.to_tensor(T, S, rows, device=device)
         assert allowed is not None  # there is a dense part
         # What broadcasts over rows or columns stands for each of them.
         allowed = allowed.expand(*allowed.shape[:2], rows.stop - start, S)

@@ -75,8 +75,8 @@ def _row(atlas: Trace, layer: int, head: int, query: int) -> dict[str, Any]:
     mine, keys = q[0, head, query].double(), k[0, head // (H // k.shape[1])].double()
     mask, scoring = record.mask_and_scoring()
     rows, cols = slice(query, query + 1), slice(0, S)
-    allowed = mask.allowed(T, S, rows, cols)
-    added = scoring.added(T, S, rows, cols)
+    allowed = mask.to_tensor(T, S, rows, cols)
+    added = scoring.additive_bias(T, S, rows, cols)
     tokens = View(atlas, ViewConfig(tokens=True)).sides(layer)
     return {
         "layer": layer,

@@ -20,7 +20,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
-from glasshead.attention.functional import nan_passes
+from glasshead.attention.functional import allow_nan
 from glasshead.checkpoint import parameters
 from glasshead.checkpoint.processes import Processes
 from glasshead.checkpoint.sharded import whole
@@ -59,7 +59,7 @@ class Replicated(Alone):
 
     def backward(self, batch: Any, of: int, last: bool) -> Tensor:
         rows, share = self.task.share(batch, self._processes.rank, self._processes.size)
-        with self._exchange(last), nan_passes():
+        with self._exchange(last), allow_nan():
             with self.autocast():
                 part: Tensor = self._loss(rows) * (share / of)
             (part * self._processes.size).backward()  # by which the gradient is divided

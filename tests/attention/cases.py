@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from glasshead.attention import steps
-from glasshead.attention.mask import EVERYTHING, Mask
+from glasshead.attention.mask import ALLOW_ALL, Mask
 from glasshead.attention.scores import PLAIN, Scoring
 
 HALF = (torch.bfloat16, torch.float16)
@@ -32,7 +32,7 @@ class Case:
     score_parts: tuple[str, ...] = ()
     seed: int = 0
     tensors: list[Tensor] = field(default_factory=list, repr=False)
-    mask: Mask = field(default=EVERYTHING, repr=False)
+    mask: Mask = field(default=ALLOW_ALL, repr=False)
     scoring: Scoring = field(default=PLAIN, repr=False)
 
     def __post_init__(self) -> None:

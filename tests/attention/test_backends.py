@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
 from glasshead.attention import backends
-from glasshead.attention.backends import BACKENDS, Call, Flex
+from glasshead.attention.backends import BACKENDS, BackendCall, Flex
 from glasshead.attention.functional import attend
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import PLAIN, Scoring
@@ -129,7 +129,7 @@ def test_sdpa_gradients_are_as_right_as_the_explicit_ones(case: Case) -> None:
 def test_the_rules_given_to_flex_attention_mean_the_same(case: Case) -> None:
     context, _, _ = case.exact()
     (_, _, T, _), S = case.tensors[0].shape, case.S
-    call = Call(*case.tensors, case.mask.simplified(T, S), case.scoring)
+    call = BackendCall(*case.tensors, case.mask.simplify(T, S), case.scoring)
     plain = attend(*case.tensors, case.mask, scoring=case.scoring, backend="explicit")
     flex = Flex(fused=False).run(call)
     bound = 2 * error(plain.context, context) + 2 * floor(context, case) + rounded_weights(case)
@@ -334,10 +334,12 @@ def test_an_unknown_backend_is_met_with_a_suggestion() -> None:
 
 def test_auto_picks_by_what_is_asked() -> None:
     def picked(case: Case, **keywords: float) -> str:
-        from glasshead.attention.backends import pick
+        from glasshead.attention.backends import pick_backend
 
-        call = Call(*case.tensors, case.mask.simplified(case.T, case.S), case.scoring, **keywords)
-        chosen = pick("auto", call)
+        call = BackendCall(
+            *case.tensors, case.mask.simplify(case.T, case.S), case.scoring, **keywords
+        )
+        chosen = pick_backend("auto", call)
         return next(name for name, backend in BACKENDS.items() if backend is chosen)
 
     assert picked(Case(mask_parts=("causal",))) == "sdpa"

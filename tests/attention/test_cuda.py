@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from glasshead.attention.backends import BACKENDS, Call, _score_rule, pick
+from glasshead.attention.backends import BACKENDS, BackendCall, _score_rule, pick_backend
 from glasshead.attention.functional import attend
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring
@@ -70,7 +70,7 @@ def test_backends_agree_on_the_gpu(dtype, mask_parts, score_parts, T, S) -> None
     plain = run(case, "explicit", dtype)
     for backend in ("auto", "sdpa", "flex"):
         (q, k, v), mask, scoring = moved(case, dtype)
-        call = Call(q, k, v, mask.simplified(T, S), scoring)
+        call = BackendCall(q, k, v, mask.simplify(T, S), scoring)
         if backend != "auto" and BACKENDS[backend].why_not(call) is not None:
             continue
         for name, got, same, true in zip(
@@ -118,9 +118,16 @@ def test_dense_masks_give_finite_gradients_at_lengths_that_trouble_cudnn(T) -> N
 
 def test_auto_takes_a_fused_kernel_on_the_gpu() -> None:
     q, k, v = (torch.randn(2, 4, 128, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3))
-    assert pick("auto", Call(q, k, v, Mask(causal=True), Scoring())) is BACKENDS["sdpa"]
-    assert pick("auto", Call(q, k, v, Mask(causal=True, window=9), Scoring())) is BACKENDS["flex"]
-    assert pick("auto", Call(q, k, v, Mask(), Scoring(softcap=5.0))) is BACKENDS["flex"]
+    assert (
+        pick_backend("auto", BackendCall(q, k, v, Mask(causal=True), Scoring())) is BACKENDS["sdpa"]
+    )
+    assert (
+        pick_backend("auto", BackendCall(q, k, v, Mask(causal=True, window=9), Scoring()))
+        is BACKENDS["flex"]
+    )
+    assert (
+        pick_backend("auto", BackendCall(q, k, v, Mask(), Scoring(softcap=5.0))) is BACKENDS["flex"]
+    )
 
 
 def test_attention_compiles_on_the_gpu() -> None:
@@ -135,7 +142,7 @@ def test_attention_compiles_on_the_gpu() -> None:
 
 def test_the_rules_for_flex_attention_do_not_make_the_host_wait() -> None:
     q, k, v = (torch.randn(2, 4, 193, 64, device="cuda", dtype=torch.bfloat16) for _ in range(3))
-    call = Call(q, k, v, Mask(causal=True), Scoring(slopes=torch.ones(4, device="cuda")))
+    call = BackendCall(q, k, v, Mask(causal=True), Scoring(slopes=torch.ones(4, device="cuda")))
     torch.cuda.set_sync_debug_mode("error")
     try:
         assert _score_rule(call) is not None

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glasshead.attention.functional import attend
-from glasshead.attention.mask import EVERYTHING, Mask, padding
+from glasshead.attention.mask import ALLOW_ALL, Mask, padding
 from glasshead.errors import MaskError
 
 from .cases import Case, cases
@@ -13,7 +13,7 @@ from .cases import Case, cases
 @settings(max_examples=100)
 @given(cases(dtypes=(torch.float32,), score_parts=()))
 def test_a_mask_allows_what_its_definition_allows(case: Case) -> None:
-    allowed = case.mask.allowed(case.T, case.S)
+    allowed = case.mask.to_tensor(case.T, case.S)
     by_hand = torch.as_tensor(case.allowed_one_by_one())
     if allowed is None:
         assert by_hand.all()
@@ -30,7 +30,7 @@ def test_any_rectangle_of_a_mask_is_cut_from_the_whole(case: Case, data: st.Data
 
     rows, cols = some(case.T), some(case.S)
     whole = torch.as_tensor(case.allowed_one_by_one())[:, :, rows, cols]
-    part = case.mask.allowed(case.T, case.S, rows, cols)
+    part = case.mask.to_tensor(case.T, case.S, rows, cols)
     assert whole.all() if part is None else torch.equal(part.expand_as(whole), whole)
 
 
@@ -40,7 +40,7 @@ def test_nothing_outside_the_reachable_columns_is_allowed(case: Case) -> None:
     allowed = torch.as_tensor(case.allowed_one_by_one())
     for start in range(0, case.T, 3):
         rows = slice(start, min(start + 3, case.T))
-        cols = case.mask.cols_of(rows, case.T, case.S)
+        cols = case.mask.reachable_cols(rows, case.T, case.S)
         outside = allowed[:, :, rows].clone()
         outside[..., cols] = False
         assert not outside.any()
@@ -50,23 +50,27 @@ def test_nothing_outside_the_reachable_columns_is_allowed(case: Case) -> None:
 @given(cases(dtypes=(torch.float32,), score_parts=()))
 def test_simplifying_hides_nothing_and_reveals_nothing(case: Case) -> None:
     whole = torch.as_tensor(case.allowed_one_by_one())
-    simple = case.mask.simplified(case.T, case.S).allowed(case.T, case.S)
+    simple = case.mask.simplify(case.T, case.S).to_tensor(case.T, case.S)
     assert whole.all() if simple is None else torch.equal(simple.expand_as(whole), whole)
-    if not case.mask.may_hide_all(case.T, case.S) and case.S:
+    if not case.mask.may_have_empty_rows(case.T, case.S) and case.S:
         assert whole.any(-1).all()
 
 
 def test_causal_is_aligned_to_the_end_of_the_keys() -> None:
-    assert Mask(causal=True).allowed(2, 5).tolist() == [[True] * 4 + [False], [True] * 5]
-    assert Mask(causal=True).allowed(3, 2).tolist() == [[False, False], [True, False], [True, True]]
+    assert Mask(causal=True).to_tensor(2, 5).tolist() == [[True] * 4 + [False], [True] * 5]
+    assert Mask(causal=True).to_tensor(3, 2).tolist() == [
+        [False, False],
+        [True, False],
+        [True, True],
+    ]
 
 
 def test_both_masks_hold_at_once() -> None:
     a = Mask(causal=True, window=5, documents=torch.tensor([[0, 0, 1, 1, 1]]))
     b = Mask(window=2, documents=torch.tensor([[0, 0, 0, 0, 1]]), keys=torch.ones(1, 5).bool())
-    both = (a & b).allowed(5, 5)
-    assert torch.equal(both, a.allowed(5, 5) & b.allowed(5, 5))
-    assert torch.equal((EVERYTHING & b).allowed(5, 5), b.allowed(5, 5))
+    both = (a & b).to_tensor(5, 5)
+    assert torch.equal(both, a.to_tensor(5, 5) & b.to_tensor(5, 5))
+    assert torch.equal((ALLOW_ALL & b).to_tensor(5, 5), b.to_tensor(5, 5))
 
 
 def test_padding_never_changes_what_the_real_tokens_see() -> None:
@@ -134,4 +138,4 @@ def test_documents_need_a_position_for_each_query() -> None:
 def test_documents_of_both_masks_hold_at_once():
     a = Mask(documents=torch.tensor([[0, 0, 1, 1, 1]]))
     b = Mask(documents=torch.tensor([[0, 1, 0, 1, 1]]))
-    assert torch.equal((a & b).allowed(5, 5), a.allowed(5, 5) & b.allowed(5, 5))
+    assert torch.equal((a & b).to_tensor(5, 5), a.to_tensor(5, 5) & b.to_tensor(5, 5))

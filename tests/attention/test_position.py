@@ -28,17 +28,18 @@ def test_rotary_products_depend_on_the_distance_alone() -> None:
     rotary = RotaryPositions(d_head=22)
     q, k = torch.randn(2, 1, 1, 1, 22, generator=torch.Generator().manual_seed(0))
     here = (
-        rotary.rotation(torch.tensor([11])).turn(q) * rotary.rotation(torch.tensor([4])).turn(k)
+        rotary.rotation(torch.tensor([11])).rotate(q) * rotary.rotation(torch.tensor([4])).rotate(k)
     ).sum()
     there = (
-        rotary.rotation(torch.tensor([108])).turn(q) * rotary.rotation(torch.tensor([101])).turn(k)
+        rotary.rotation(torch.tensor([108])).rotate(q)
+        * rotary.rotation(torch.tensor([101])).rotate(k)
     ).sum()
     torch.testing.assert_close(here, there, atol=1e-4, rtol=0)
 
 
 def test_rotary_agrees_with_turning_complex_numbers() -> None:
     x = torch.randn(2, 3, 5, 14, generator=torch.Generator().manual_seed(0))
-    turned = RotaryPositions(14).rotation(torch.arange(5)).turn(x)
+    turned = RotaryPositions(14).rotation(torch.arange(5)).rotate(x)
     angle = torch.arange(5)[:, None] / 10_000 ** (torch.arange(7) / 7)
     by_hand = torch.complex(x[..., :7], x[..., 7:]) * torch.polar(torch.ones(5, 7), angle)
     torch.testing.assert_close(turned, torch.cat((by_hand.real, by_hand.imag), -1))
@@ -47,15 +48,15 @@ def test_rotary_agrees_with_turning_complex_numbers() -> None:
 def test_rotary_keeps_lengths_and_takes_positions_per_sequence() -> None:
     x = torch.randn(2, 3, 5, 14)
     positions = torch.stack((torch.arange(5), torch.arange(3, 8)))
-    turned = RotaryPositions(14).rotation(positions).turn(x)
+    turned = RotaryPositions(14).rotation(positions).rotate(x)
     torch.testing.assert_close(turned.norm(dim=-1), x.norm(dim=-1))
-    alone = RotaryPositions(14).rotation(positions[1]).turn(x[1:])
+    alone = RotaryPositions(14).rotation(positions[1]).rotate(x[1:])
     assert torch.equal(turned[1:], alone)
 
 
 def test_rotary_keeps_the_dtype() -> None:
     x = torch.randn(1, 1, 3, 4, dtype=torch.bfloat16)
-    assert RotaryPositions(4).rotation(torch.arange(3)).turn(x).dtype == torch.bfloat16
+    assert RotaryPositions(4).rotation(torch.arange(3)).rotate(x).dtype == torch.bfloat16
 
 
 def test_alibi_slopes_of_a_power_of_two_and_between() -> None:

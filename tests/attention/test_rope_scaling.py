@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glasshead.attention.position import RotaryPositions
-from glasshead.attention.rope_scaling import scaling_of
+from glasshead.attention.rope_scaling import parse_scaling
 from glasshead.errors import ConfigError
 
 factors = st.floats(1.0, 64.0)
@@ -41,12 +41,15 @@ def test_frequencies_are_those_of_the_transformers_library(factor, low, more, le
             },
         )
         expected, gain = rope.ROPE_INIT_FUNCTIONS[kind](config, torch.device("cpu"))
-        scaling = scaling_of(written)
+        scaling = parse_scaling(written)
         plain = base ** (-torch.arange(0, 22, 2) / 22)
         # Between two close limits, llama3's blend magnifies the rounding of a frequency.
         steep = factor * (1 + low / more) if kind == "llama3" else 1.0
         torch.testing.assert_close(
-            scaling.slowed(plain, base), expected, rtol=max(1e-4, 3e-7 * steep), atol=1e-9
+            scaling.scale_frequencies(plain, base),
+            expected,
+            rtol=max(1e-4, 3e-7 * steep),
+            atol=1e-9,
         )
         assert scaling.gain == pytest.approx(gain)
 
@@ -54,8 +57,8 @@ def test_frequencies_are_those_of_the_transformers_library(factor, low, more, le
 @given(factors, lengths)
 def test_a_scaling_is_written_as_it_is_read(factor, length):
     for written in (f"linear:{factor}", f"llama3:{factor},1,4,{length}", f"yarn:2,32,1,{length}"):
-        scaling = scaling_of(written)
-        assert scaling_of(str(scaling)) == scaling
+        scaling = parse_scaling(written)
+        assert parse_scaling(str(scaling)) == scaling
 
 
 def test_a_factor_of_four_turns_the_fourth_position_as_the_first():
@@ -74,5 +77,5 @@ def test_a_factor_of_four_turns_the_fourth_position_as_the_first():
 )  # fmt: skip
 def test_a_scaling_that_cannot_be_is_refused(written):
     with pytest.raises(ConfigError, match="rope_scaling") as found:
-        scaling_of(written)
+        parse_scaling(written)
     assert found.value.hint

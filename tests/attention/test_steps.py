@@ -215,22 +215,22 @@ def test_one_table_of_keys_serves_a_stack_of_queries():
 # --- mistakes ---
 
 MISTAKES = {
-    "integers": (ShapeError, lambda: scores(np.ones((2, 3), int), HELLO), "q holds int64"),
-    "booleans": (ShapeError, lambda: softmax(np.ones((2, 3), bool)), "scores holds bool"),
-    "words": (ShapeError, lambda: scores([["a", "b"]], HELLO), "q holds <U1"),
+    "integers": (ShapeError, lambda: scores(np.ones((2, 3), int), HELLO), "q has dtype int64"),
+    "booleans": (ShapeError, lambda: softmax(np.ones((2, 3), bool)), "scores has dtype bool"),
+    "words": (ShapeError, lambda: scores([["a", "b"]], HELLO), "q has dtype <U1"),
     "one vector": (ShapeError, lambda: scores(HELLO[0], HELLO), "q has shape (3,)"),
-    "ragged": (ShapeError, lambda: scores([[1.0], [1.0, 2.0]], HELLO), "q cannot be made"),
+    "ragged": (ShapeError, lambda: scores([[1.0], [1.0, 2.0]], HELLO), "q cannot be converted"),
     "widths": (ShapeError, lambda: scores(HELLO[:, :2], HELLO), "of 2 numbers but k has vectors"),
     "values": (ShapeError, lambda: attend(HELLO, HELLO, JOURNEY), "for 3 keys but 6 values"),
     "stacks": (
         ShapeError,
         lambda: scores(np.ones((2, 5, 3)), np.ones((7, 5, 3))),
-        "q is a stack of (2,) tables but k is one of (7,)",
+        "q (2, 5, 3) and k (7, 5, 3) do not fit together",
     ),
-    "no width": (ShapeError, lambda: scale(HELLO, 0), "d_k is 0"),
-    "negative length": (ShapeError, lambda: causal(-1, 3), "a mask of -1 queries and 3 keys"),
-    "additive mask": (MaskError, lambda: mask(HELLO, np.zeros((3, 3))), "holds float64"),
-    "mask of ones": (MaskError, lambda: mask(HELLO, np.ones((3, 3), int)), "holds int64"),
+    "no width": (ShapeError, lambda: scale(HELLO, 0), "d_k (0) must be at least 1"),
+    "negative length": (ShapeError, lambda: causal(-1, 3), "T (-1) and S (3) must not be negative"),
+    "additive mask": (MaskError, lambda: mask(HELLO, np.zeros((3, 3))), "has dtype float64"),
+    "mask of ones": (MaskError, lambda: mask(HELLO, np.ones((3, 3), int)), "has dtype int64"),
     "ragged mask": (MaskError, lambda: mask(HELLO, [[True], [True, False]]), "the mask cannot"),
     "mask shape": (
         MaskError,

@@ -220,7 +220,7 @@ def test_the_cache_takes_exactly_its_bytes():
 
 @given(st.integers(1, 40), st.integers(0, 40), st.none() | st.integers(1, 60))
 def test_pairs_are_those_of_the_mask(T, past, window):
-    allowed = Mask(causal=True, window=window).allowed(T, T + past)
+    allowed = Mask(causal=True, window=window).to_tensor(T, T + past)
     everything = T * (T + past)
     assert pairs(T, T + past, window) == (everything if allowed is None else int(allowed.sum()))
 

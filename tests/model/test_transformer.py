@@ -10,7 +10,7 @@ from torch import nn
 
 from glasshead.attention.hooks import AttentionCall
 from glasshead.attention.multihead import MultiHeadAttention
-from glasshead.attention.scores import observed
+from glasshead.attention.scores import recompute
 from glasshead.errors import ConfigError, ShapeError
 from glasshead.model.transformer import (
     Encoder,
@@ -230,7 +230,7 @@ def test_a_hook_sees_exactly_what_the_kernel_got() -> None:
         assert torch.equal(model(source, target), plain)
     assert [call.cross for call in calls] == [False] * 2 + [False, True] * 3
     for call in calls:
-        weights, _ = observed(call.q, call.k, call.mask, call.scoring, weights=True, lse=False)
+        weights, _ = recompute(call.q, call.k, call.mask, call.scoring, weights=True, lse=False)
         context = weights @ call.v
         torch.testing.assert_close(context, call.context)
         torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights.sum(-1)))

@@ -100,9 +100,9 @@ def written_out(look, hidden, renormalise):
     s = look.q @ k.mT / math.sqrt(look.q.shape[-1])
     if look.scoring.softcap is not None:
         s = look.scoring.softcap * torch.tanh(s / look.scoring.softcap)
-    added = look.scoring.added(look.q.shape[2], S)
+    added = look.scoring.additive_bias(look.q.shape[2], S)
     s = s if added is None else s + added
-    allowed = look.mask.allowed(look.q.shape[2], S)
+    allowed = look.mask.to_tensor(look.q.shape[2], S)
     w = torch.exp(s) if allowed is None else torch.exp(s) * allowed
     kept = w * ~hidden
     total = (kept if renormalise else w).sum(-1, keepdim=True)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from glasshead.attention.functional import attend
-from glasshead.attention.mask import EVERYTHING, Mask
+from glasshead.attention.mask import ALLOW_ALL, Mask
 from glasshead.attention.scores import PLAIN, Scoring
 from glasshead.errors import BackendError, ConfigError, MaskError, ShapeError
 from glasshead.observe import triton_engine
@@ -204,7 +204,7 @@ def test_the_engine_is_chosen_by_reasons(monkeypatch):
     monkeypatch.setattr(triton_engine.importlib.util, "find_spec", lambda name: True)
     q, k, _ = layer(14)
 
-    def why_not(q=q, k=k, mask=EVERYTHING, scoring=PLAIN, top_k=8):
+    def why_not(q=q, k=k, mask=ALLOW_ALL, scoring=PLAIN, top_k=8):
         return triton_engine.why_not(
             EngineInput(q, k, mask, scoring, None, None, None, top_k, (1, 1), False)
         )

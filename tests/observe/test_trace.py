@@ -16,7 +16,7 @@ from torch import Tensor
 
 from glasshead.attention.hooks import Layer
 from glasshead.attention.mask import Mask
-from glasshead.attention.scores import Scoring, observed
+from glasshead.attention.scores import Scoring, recompute
 from glasshead.errors import ConfigError, InputError, RecordingError
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.observe import pooling, statistics
@@ -56,7 +56,7 @@ def built(plain=False, dtype=torch.float32, **settings):
 
 def part(q, k, span):
     q, k = q[:, :, span.row : span.row + span.T], k[:, :, span.key : span.key + span.S]
-    return observed(q, k, span.mask, span.scoring, weights=True, lse=True)
+    return recompute(q, k, span.mask, span.scoring, weights=True, lse=True)
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +191,7 @@ def test_cells_of_a_long_map_are_the_overview_that_was_measured():
     n = 2500  # cells of 8 in the overview
     q, k = torch.randn(2, 1, 1, n, 7)
     mask = Mask(causal=True)
-    lse = observed(q, k, mask, Scoring(), weights=False, lse=True)[1]
+    lse = recompute(q, k, mask, Scoring(), weights=False, lse=True)[1]
     layer = Layer(0, "here", "self")
     pair = []
     for measured in (True, False):

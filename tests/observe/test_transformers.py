@@ -348,7 +348,7 @@ def test_attention_that_is_not_what_it_seems_is_found_out(monkeypatch):
 )
 @pytest.mark.parametrize("T", [11, 5, 1])
 def test_a_mask_tensor_is_read_back_as_the_rule_that_made_it(rule, T):
-    allowed = rule.allowed(T, 11)
+    allowed = rule.to_tensor(T, 11)
     allowed = torch.ones(1, 1, T, 11).bool() if allowed is None else allowed
     allowed = allowed.expand(2, 1, T, 11)
     least = torch.finfo(torch.float32).min
@@ -359,7 +359,7 @@ def test_a_mask_tensor_is_read_back_as_the_rule_that_made_it(rule, T):
     ):
         found, bias = parse_mask(tensor)
         assert bias is None
-        again = found.allowed(T, 11)
+        again = found.to_tensor(T, 11)
         assert torch.equal(allowed, torch.ones_like(allowed) if again is None else again & allowed)
         assert again is None or torch.equal(allowed, again.expand_as(allowed))
         assert (found.dense is None) or rule.documents is not None

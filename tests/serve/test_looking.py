@@ -52,7 +52,7 @@ def exact(world_runs, model, text, layer, head):
     q, k, _ = seen.layer_trace(layer).tensors()
     mask, scoring = seen.layer_trace(layer).mask_and_scoring()
     s = q[0, head].double() @ k[0, head].double().T * scoring.scale_for(q.shape[-1])
-    allowed = mask.allowed(*s.shape)
+    allowed = mask.to_tensor(*s.shape)
     if allowed is not None:
         s = s.masked_fill(~allowed.expand(1, 1, *s.shape)[0, 0], -math.inf)
     return seen, s.softmax(-1)

@@ -26,7 +26,7 @@ from tests.training.test_kill import CALLS, die_at_call, forkserver
 from tests.training.test_loop import Interrupts
 
 # All that chance has a hand in, and all that a checkpoint must hold.
-EVERYTHING = {
+ALLOW_ALL = {
     "ema": 0.9,
     "bpe_dropout": 0.2,
     "rdrop": 1.0,
@@ -221,13 +221,13 @@ def test_a_language_of_ten_words_is_learned(tmp_path, optimizer):
 def whole(tmp_path_factory):
     """A run with all of it that was never stopped."""
     folder = tmp_path_factory.mktemp("never")
-    pair_trainer(folder, "stopped", **EVERYTHING).train()
+    pair_trainer(folder, "stopped", **ALLOW_ALL).train()
     return folder / "stopped"
 
 
 @pytest.mark.parametrize("step", [1, 7, 15])  # before, at and between evaluations
 def test_a_stopped_run_goes_on_exactly(tmp_path, whole, step):
-    stopped = pair_trainer(tmp_path, "run", Interrupts(step), **EVERYTHING).train()
+    stopped = pair_trainer(tmp_path, "run", Interrupts(step), **ALLOW_ALL).train()
     assert stopped.reason == "interrupted"
     pair_trainer(tmp_path, "run").train()
     same_ending(tmp_path / "run", whole)
@@ -237,7 +237,7 @@ def work(folder, name, number=0):
     often = {"save_every": 1, "log_every": 1, "eval_every": 11, "steps": 33}
     if number:
         die_at_call(folder / name, number, CALLS)
-    pair_trainer(folder, name, **often, **EVERYTHING).train()
+    pair_trainer(folder, name, **often, **ALLOW_ALL).train()
 
 
 @pytest.mark.deep  # any kill: test_kill.py; all of the state: test_a_stopped_run_goes_on_exactly

@@ -311,7 +311,7 @@ def _passes(s: Setting, device: torch.device, dtype: torch.dtype) -> _Passes:
     if config.qk_norm:
         runs["qk_norm"] = lambda: rms_norm(qk.transpose(1, 2), scale, config.qk_eps)
     if rotation is not None:
-        runs["rotary"] = lambda: rotation.turn(qk.transpose(1, 2))
+        runs["rotary"] = lambda: rotation.rotate(qk.transpose(1, 2))
     if isinstance(inner, FeedForward):
         runs[config.feed_forward] = lambda: inner.activation(up)
     elif isinstance(inner, GatedFeedForward):

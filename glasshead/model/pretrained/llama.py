@@ -9,7 +9,7 @@ from glasshead.attention.rope_scaling import (
     LinearScaling,
     Llama3Scaling,
     YarnScaling,
-    scaling_of,
+    parse_scaling,
 )
 from glasshead.errors import InputError
 from glasshead.model.gpt import GPTConfig
@@ -101,7 +101,7 @@ class Llama(HoldingFamily[GPTConfig]):
             **self.their_biases(c),
         }
         if c.rope_scaling is not None:
-            scaling: Any = scaling_of(c.rope_scaling)
+            scaling: Any = parse_scaling(c.rope_scaling)
             numbers = {_SCALING_WORDS[name]: value for name, value in asdict(scaling).items()}
             if "original_max_position_embeddings" in numbers:
                 numbers["original_max_position_embeddings"] = int(scaling.length)
@@ -244,6 +244,6 @@ def _rotary(settings: ForeignConfig) -> tuple[float, str | None]:
         table.number("beta_fast", 32.0),
         table.number("beta_slow", 1.0),
         length,
-        table.number("attention_factor", YarnScaling.usual_gain(factor)),
+        table.number("attention_factor", YarnScaling.default_gain(factor)),
     )
     return base, str(yarn)
