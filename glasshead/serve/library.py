@@ -25,7 +25,7 @@ from glasshead.generation.opening import make_inspectable
 from glasshead.observe.inspectable import Inspectable
 from glasshead.observe.trace import Trace, open_glass
 from glasshead.observe.transformers_folder import TransformersFolder
-from glasshead.serve.described import Entry, describe
+from glasshead.page.entries import Entry, describe
 from glasshead.serve.logs import LOG
 
 __all__ = ["Entry", "Library", "Served"]

@@ -15,15 +15,14 @@ import anywidget
 import traitlets
 from starlette.types import ASGIApp, Message
 
-from glasshead.errors import GlassheadError, NotFoundError
+from glasshead.errors import NotFoundError
 from glasshead.observe.trace import Trace
-from glasshead.observe.view import View
 from glasshead.page.bundle import standalone_page
+from glasshead.page.entries import Entry
+from glasshead.page.look_answers import MAX_WORDS, has_words
 from glasshead.serve.app import create_app
 from glasshead.serve.config import ServeConfig
-from glasshead.serve.described import Entry
 from glasshead.serve.library import Library, Served
-from glasshead.serve.looking import MOST
 
 __all__ = ["AtlasWidget", "show"]
 
@@ -47,7 +46,7 @@ class AtlasWidget(anywidget.AnyWidget):
     def __init__(self, seen: Trace, height: int, state: dict[str, str]) -> None:
         library = OneAtlas(seen)
         can = library.entry.can
-        short = (library.entry.max_len or 0) <= MOST
+        short = (library.entry.max_len or 0) <= MAX_WORDS
         begin = {"view": "look" if short and "look" in can else "atlas", **state}
         brought = {"kind": "notebook", "views": list(can), "state": begin}
         super().__init__(html=standalone_page(brought), height=height)
@@ -71,7 +70,7 @@ class OneAtlas(Library):
             n_layers=len(shapes),
             n_heads=max((H for _, H, _, _ in shapes), default=0),
             max_len=max((max(T, S) for _, _, T, S in shapes), default=0),
-            can=("look", "atlas") if _has_words(seen) else ("atlas",),
+            can=("look", "atlas") if has_words(seen) else ("atlas",),
         )  # fmt: skip
         self._served = Served(self.entry, "", atlas=seen)
 
@@ -92,17 +91,6 @@ class OneAtlas(Library):
     @property
     def loaded(self) -> int:
         return 1
-
-
-def _has_words(seen: Trace) -> bool:
-    """Whether every layer ran, was kept exactly, and has a token for each position."""
-    try:
-        view = View(seen)
-        for layer in view.layers:
-            view.sides(layer.index)
-    except GlassheadError:
-        return False
-    return all(record.q is not None for record in seen.layer_traces.values())
 
 
 class Desk:

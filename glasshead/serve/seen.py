@@ -13,13 +13,18 @@ from torch import Tensor
 from glasshead.errors import NotFoundError
 from glasshead.observe.trace import Trace
 from glasshead.observe.trace_storage import LayerTrace
+from glasshead.observe.view import ViewConfig
+from glasshead.page.look_answers import LookView
 
 __all__ = ["Seen", "SeenStore", "held_bytes"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Seen:
-    """A recorded text. Its atlas answers several threads at once; who measures holds `lock`."""
+    """A recorded text.
+
+    Several threads may ask its atlas at once; `lock` is to be held for statistics and Look views.
+    """
 
     id: str
     model: str
@@ -28,6 +33,17 @@ class Seen:
     size: int | None = None  # bytes in memory, without what is looked at; None: of its tensors
     whole: Callable[[], bool] = lambda: True  # False if what it lies in may no longer be touched
     lock: threading.RLock = field(default_factory=threading.RLock)
+    _view: LookView | None = None
+
+    def look_view(self, config: ViewConfig) -> LookView:
+        """The view with these options; the last one is kept, with the maps that it cached."""
+        if self._view is None or self._view.config != config:
+            self._view = LookView(self.atlas, config)
+        return self._view
+
+    @property
+    def cached_bytes(self) -> int:
+        return self.atlas.cached_bytes + (self._view.cached_bytes if self._view else 0)
 
 
 class SeenStore:
@@ -66,8 +82,8 @@ class SeenStore:
 
     def _make_room(self, newest: Seen) -> None:
         """An atlas grows while it is looked at."""
-        atlas, size = newest.atlas, newest.size
-        self._sizes[newest.id] = (held_bytes(atlas) if size is None else size) + atlas.cached_bytes
+        size = held_bytes(newest.atlas) if newest.size is None else newest.size
+        self._sizes[newest.id] = size + newest.cached_bytes
         while len(self._kept) > 1 and (
             len(self._kept) > self.max_count or self._bytes() > self.max_bytes
         ):

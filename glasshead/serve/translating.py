@@ -6,8 +6,7 @@ GET  /api/translate/examples   stories in two endings, told apart by one pronoun
 """
 
 import base64
-from collections.abc import Iterator
-from itertools import count, islice
+from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -21,11 +20,12 @@ from glasshead.generation.splitting import join
 from glasshead.generation.translate import Candidate, Reading, Translator
 from glasshead.model.transformer import Transformer
 from glasshead.observe.words import decode_tokens, words
+from glasshead.page.examples import last_pronoun, story_pairs, world_languages
 from glasshead.serve.library import Served
 from glasshead.serve.work import Cancel, work
-from glasshead.text.tinyworld import LANGUAGES, Story, World
+from glasshead.text.tinyworld import Story
 
-__all__ = ["router", "variants", "world_languages"]
+__all__ = ["router"]
 
 router = APIRouter(prefix="/api/translate", tags=["translate"])
 
@@ -149,52 +149,21 @@ def _examples(library: Any, name: str, start: int, n: int) -> dict[str, Any]:
     if len(langs) != 2:
         return {"langs": None, "pairs": [], "next": 0}
     source, target = langs
-    found = list(islice(variants(source, target, start), n))
-    pairs = [[_told(story, source, target) for story in both] for _, both in found]
+    found = list(islice(story_pairs(source, target, start), n))
+    pairs = [[_describe_story(story, source, target) for story in both] for _, both in found]
     return {"langs": [source, target], "pairs": pairs, "next": found[-1][0] + 1}
 
 
-def world_languages(run: Run) -> list[str]:
-    """The languages of the embedded world that a model was trained on, the one it reads first."""
-    data = run.config.data
-    name, key = ("refer", "lang") if data.get("task") == "refer" else ("world", "langs")
-    settings = data.get(name)
-    if data.get("task") != name or not isinstance(settings, dict):
-        return []
-    langs = str(settings.get(key, "zh")).split(",")
-    return langs if {*langs} <= {*LANGUAGES} else []
-
-
-def variants(source: str, target: str, start: int = 0) -> Iterator[tuple[int, tuple[Story, Story]]]:
-    """Stories and the same with the other ending, numbered; 0 is the document's own.
-
-    In German the last word for 它 tells which of the two it stands for: er, sie or es.
-    """
-    world = World(0)
-    for number in count(start):
-        story = world.story("test", number - 1) if number else World.seed_story()
-        both = (story, story.flipped())
-        asked = [_pronoun(one, source) for one in both]
-        said = [_pronoun(one, target) for one in both]
-        tells = target != "de" or (said[0] != said[1] and {*said} <= {"er", "sie", "es"})
-        if story.about != "place" and tells and (source == "de" or asked[0] == asked[1]):
-            yield number, both
-
-
-def _pronoun(story: Story, lang: str) -> str:
-    return story.tokens[lang][story.pronouns[lang][-1].index]
-
-
-def _told(story: Story, source: str, target: str) -> dict[str, Any]:
+def _describe_story(story: Story, source: str, target: str) -> dict[str, Any]:
     last = story.pronouns[source][-1]
     return {
         "text": story.text(source),
-        "pronoun": _pronoun(story, source),
+        "pronoun": last_pronoun(story, source),
         "index": last.index,  # among the words
         "stands_for": last.word,
         "referent": last.referent_index,
         "wanted": story.text(target),
-        "wanted_pronoun": _pronoun(story, target),
+        "wanted_pronoun": last_pronoun(story, target),
     }
 
 

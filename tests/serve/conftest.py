@@ -68,7 +68,7 @@ def world_runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 def _trained_by() -> str:
     """Another word whenever the code that trains has changed."""
     digest = hashlib.sha256(Path(trained.__file__).read_bytes())
-    for part in ("text", "attention", "model", "train"):
+    for part in ("text", "attention", "model", "training"):
         for file in sorted((PACKAGE / part).rglob("*.py")):
             digest.update(file.read_bytes())
     return digest.hexdigest()[:16]

@@ -12,7 +12,7 @@ from glasshead.checkpoint import load
 from glasshead.generation.alignment import align
 from glasshead.generation.beam import SearchConfig
 from glasshead.generation.translate import Translator
-from glasshead.serve.translating import variants
+from glasshead.page.examples import story_pairs
 from glasshead.text.tinyworld import World
 
 SEED = World.seed_story()
@@ -98,7 +98,7 @@ def test_further_stories_go_on_where_the_last_ended(served):
 @pytest.mark.parametrize("langs", [("zh", "de"), ("zh", "en"), ("en", "de"), ("de", "zh")])
 def test_variants_differ_in_what_the_last_pronoun_stands_for(langs):
     source, target = langs
-    for _, (one, other) in islice(variants(source, target), 23):
+    for _, (one, other) in islice(story_pairs(source, target), 23):
         assert one.referent != other.referent
         assert one.pronouns[source][-1].index < len(one.tokens[source])
         said = [s.tokens[target][s.pronouns[target][-1].index] for s in (one, other)]

@@ -149,7 +149,7 @@ function mount(root, { entry, state, api }) {
     const group = layersLike(data, now);
     const [rows, cols] = [data[group[0].rows], data[group[0].cols]];
     const same = group[0].rows === group[0].cols;
-    const pin = pinned(now, rows, cols, same);
+    const pin = pinned(now, data, group[0]);
     // Show the words while the weights are on their way.
     if (!body.firstChild) fill(body, waiting(pin, rows, same ? [] : cols));
     const shown = { tokens, hide_sink: now.nosink === "1", ratio: now.ratio === "1" };

@@ -1,6 +1,6 @@
 // What the Look view asks for, and which layers, words and head it shows, by the address.
 
-import { counted, lastPronoun } from "./look_text.js";
+import { counted } from "./look_text.js";
 
 /** @import { Layer, LookAnswer, Word } from "./look_text.js" */
 
@@ -55,17 +55,16 @@ function placeOf(words, token) {
 
 /**
  * @param {Where} now
- * @param {Word[]} rows
- * @param {Word[]} cols
- * @param {boolean} same whether both are one text
+ * @param {LookAnswer} data
+ * @param {Layer} layer
  * @returns {Pin}
  */
-export function pinned(now, rows, cols, same) {
+export function pinned(now, data, layer) {
+  const [rows, cols, same] = [data[layer.rows], data[layer.cols], layer.rows === layer.cols];
   const col = !same && now.key !== undefined ? placeOf(cols, Number(now.key)) : null;
   if (now.query === "none") return { row: null, col };
   if (now.query !== undefined) return { row: placeOf(rows, Number(now.query)), col };
-  const last = lastPronoun(rows.map((word) => word.text));
-  return { row: last < 0 || col !== null ? null : last, col };
+  return { row: col === null ? data.pins[layer.rows] : null, col };
 }
 
 /** The head in the address; else the first ranked head whose strongest key is a word and not

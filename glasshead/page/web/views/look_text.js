@@ -40,6 +40,7 @@ import "./look_words.js";
  * @property {string} kind
  * @property {Layer[]} layers
  * @property {boolean} long
+ * @property {Record<TextName, number | null>} pins the word of each text to look at first
  * @property {Record<string, Statistic>} statistics
  * @property {Role[]} telling
  *
@@ -176,17 +177,6 @@ export function textBar({ entry, state, api, again }) {
     tell: (what) => (about.textContent = what),
     end: () => (typed.cancel(), sized.disconnect()),
   };
-}
-
-export const PRONOUNS = new Set(
-  "它 他 她 它们 他们 她们 it he she they him her them er sie es ihn ihm ihr".split(" "),
-);
-
-/** Where the last pronoun stands among words, or -1.
- * @param {string[]} texts
- */
-export function lastPronoun(texts) {
-  return texts.findLastIndex((text) => PRONOUNS.has(text.trim().toLowerCase()));
 }
 
 /** A number in the address that counts from 0, or null.

@@ -6,7 +6,7 @@ import {
 import { CanvasPainter } from "../paint.js";
 import { colours } from "../scale.js";
 import { percent, t, three } from "../words.js";
-import { Answers, counted, lastPronoun, textBar } from "./look_text.js";
+import { Answers, counted, textBar } from "./look_text.js";
 import { drawTable, drawVerdict } from "./steps_summary.js";
 import { computed, paintSteps, placed } from "./steps_table.js";
 import "./steps_words.js";
@@ -179,8 +179,7 @@ function mount(root, { entry, state, api }) {
       data.layers[data.layers.length - 1];
     const head = counted(now.head, layer.heads) ?? 0;
     const rows = data[layer.rows];
-    const pronoun = lastPronoun(rows.map((one) => one.text));
-    const query = counted(now.query, rows.length) ?? (pronoun < 0 ? rows.length - 1 : pronoun);
+    const query = counted(now.query, rows.length) ?? data.pins[layer.rows] ?? rows.length - 1;
     /** @type {Found} */
     const found = await answers.once(
       `steps ${data.seen} ${layer.index} ${head} ${query}`,
