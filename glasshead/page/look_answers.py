@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from glasshead.errors import GlassheadError, InputError
-from glasshead.observe.trace import Trace
 from glasshead.observe.ranking import standout_heads
+from glasshead.observe.trace import Trace
 from glasshead.observe.view import Head, View
 from glasshead.observe.wording import ROLES, STATISTICS
 from glasshead.observe.words import Word, visible
