@@ -52,7 +52,7 @@ def serve(
 
     settle_half_precision()  # before torch computes anything
     from glasshead.machine import pick_device
-    from glasshead.serve import listening, logs
+    from glasshead.serve import logs, server
     from glasshead.serve.app import create_app
     from glasshead.serve.config import ServeConfig
     from glasshead.serve.library import Library
@@ -62,14 +62,14 @@ def serve(
         given.setdefault("api_key", os.environ[KEY])
     config = ServeConfig(**given)
     library = Library(what, pick_device(device), config.models_loaded)
-    with listening.listen(config) as (sock, config):
+    with server.listen(config) as (sock, config):
         app = create_app(library, config)
         logs.configure()
-        url = listening.address(config)
+        url = server.address(config)
         print(url, flush=True)
         if _has_browser() if open_ is None else open_:
             _show(f"{url}?key={quote(config.api_key, safe='')}" if config.api_key else url)
-        ended = listening.run(app, sock, config)
+        ended = server.run(app, sock, config)
     if not ended:
         # Its client was told, and Python would wait for the thread.
         sys.stderr.flush()

@@ -14,24 +14,16 @@ from pydantic import BaseModel
 
 from glasshead import __version__
 from glasshead.page.bundle import WEB, page_around_data
-from glasshead.serve import (
-    looking,
-    mapping,
-    openai,
-    running,
-    stepping,
-    translating,
-    writing,
-)
 from glasshead.serve.config import ServeConfig
 from glasshead.serve.engine import Engine
-from glasshead.serve.guard import Guard
+from glasshead.serve.error_replies import ERRORS, handle_errors
 from glasshead.serve.library import Library
-from glasshead.serve.logs import Logged
+from glasshead.serve.logs import LoggingMiddleware
 from glasshead.serve.metrics import CONTENT_TYPE, Metrics
-from glasshead.serve.replies import ERRORS, handle_errors
-from glasshead.serve.seen import SeenStore
-from glasshead.serve.work import Workers
+from glasshead.serve.routes import atlas, look, openai, runs, steps, translate, write
+from glasshead.serve.security import SecurityMiddleware
+from glasshead.serve.trace_store import TraceStore
+from glasshead.serve.workers import Workers
 
 __all__ = ["create_app"]
 
@@ -42,27 +34,17 @@ mimetypes.add_type("text/css", ".css")
 
 router = APIRouter()
 
-# One line a part.
-ROUTERS = [
-    router,
-    mapping.router,
-    stepping.router,
-    looking.router,
-    writing.router,
-    translating.router,
-    running.router,
-    openai.router,
-]
+ROUTERS = [router, *(view.router for view in (atlas, steps, look, write, translate, runs, openai))]
 
 
 def create_app(library: Library, config: ServeConfig) -> FastAPI:
-    """The app, its parts in `app.state`: library, config, seen, work, engine, metrics."""
+    """Return the app; `app.state` holds library, config, traces, workers, engine and metrics."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
         app.state.engine.close()
-        app.state.work.close()
+        app.state.workers.close()
 
     app = FastAPI(
         title="Glasshead",
@@ -74,8 +56,8 @@ def create_app(library: Library, config: ServeConfig) -> FastAPI:
     )
     state = app.state
     state.library, state.config = library, config
-    state.seen = SeenStore(config.seen_count, config.seen_bytes)
-    state.work = Workers(config.running, config.waiting)
+    state.traces = TraceStore(config.seen_count, config.seen_bytes)
+    state.workers = Workers(config.running, config.waiting)
     state.engine = Engine(config.batch, config.waiting)
     state.metrics = _metrics(app)
     handle_errors(app)
@@ -83,18 +65,18 @@ def create_app(library: Library, config: ServeConfig) -> FastAPI:
         app.include_router(part)
     app.mount("/web", StaticFiles(directory=WEB_FOLDER), name="web")
     # The last added is the first that a request meets.
-    app.add_middleware(Guard, config=config)
-    app.add_middleware(Logged, metrics=state.metrics)
+    app.add_middleware(SecurityMiddleware, config=config)
+    app.add_middleware(LoggingMiddleware, metrics=state.metrics)
     return app
 
 
 def _metrics(app: FastAPI) -> Metrics:
     metrics, state = Metrics(), app.state
     asked = {
-        "running": ("Requests that compute.", lambda: state.work.running + state.engine.running),
-        "waiting": ("Requests that wait.", lambda: state.work.waiting + state.engine.waiting),
-        "seen": ("Recorded texts in memory.", lambda: len(state.seen)),
-        "seen_bytes": ("Bytes of recorded texts in memory.", lambda: state.seen.bytes),
+        "running": ("Requests that compute.", lambda: state.workers.running + state.engine.running),
+        "waiting": ("Requests that wait.", lambda: state.workers.waiting + state.engine.waiting),
+        "seen": ("Recorded texts in memory.", lambda: len(state.traces)),
+        "seen_bytes": ("Bytes of recorded texts in memory.", lambda: state.traces.bytes),
         "models_loaded": ("Models in memory.", lambda: state.library.loaded),
     }
     for name, (about, read) in asked.items():

@@ -21,11 +21,11 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from glasshead.errors import ClosingError
+from glasshead.serve.error_replies import failure
 from glasshead.serve.metrics import Metrics
-from glasshead.serve.replies import failure
-from glasshead.serve.work import Gone
+from glasshead.serve.workers import ClientGone
 
-__all__ = ["LOG", "Logged", "configure"]
+__all__ = ["LOG", "LoggingMiddleware", "configure"]
 
 LOG = logging.getLogger("glasshead.serve")
 
@@ -68,7 +68,7 @@ def _arose(error: BaseException) -> dict[str, Any]:
     return {"error": type(error).__name__, "where": where[-12:]}
 
 
-class Logged:
+class LoggingMiddleware:
     """ASGI: counts and logs every request, and answers 500 where nothing else did, or 503 when the
     server ends first."""
 
@@ -92,7 +92,7 @@ class Logged:
         error: Exception | None = None
         try:
             await self.app(scope, receive, told)
-        except (Gone, ClientDisconnect):
+        except (ClientGone, ClientDisconnect):
             sent = sent or 499  # nobody is there to read it
         except asyncio.CancelledError:
             # The server ends, and this request is not done within its grace.

@@ -34,7 +34,7 @@ from fastapi import FastAPI
 from glasshead.serve.app import create_app
 from glasshead.serve.config import ServeConfig
 from glasshead.serve.library import Library
-from glasshead.serve.listening import listen, new_server
+from glasshead.serve.server import listen, new_server
 
 from . import trained
 

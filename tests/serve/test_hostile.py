@@ -15,7 +15,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from glasshead.errors import GlassheadError, InputError
-from glasshead.serve import listening, writer
+from glasshead.serve import server as server_module
+from glasshead.serve import writer
 from glasshead.serve.config import ServeConfig
 from glasshead.serve.engine import Ask, Engine
 from glasshead.serve.library import Library
@@ -77,7 +78,7 @@ def test_answers_are_sent_without_waiting_for_an_acknowledgement(served):
 
 
 def test_a_silent_connection_is_closed_after_a_while(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(listening, "PATIENCE", 0.01)
+    monkeypatch.setattr(server_module, "PATIENCE", 0.01)
     with connect(server(tmp_path)) as silent:
         assert silent.recv(100) == b""
 
@@ -175,7 +176,7 @@ def test_a_model_that_loads_is_work_that_the_end_does_not_wait_for(server, tmp_p
         reply = pool.submit(post, mine, "/v1/completions", model="gpt")
         assert loads.wait(HUNG)
         try:  # the thread may be quicker than the loop that counts it
-            until(lambda: mine.app.state.work.running == 1)
+            until(lambda: mine.app.state.workers.running == 1)
         finally:
             may.set()
         assert reply.result().status_code == 200
@@ -192,7 +193,7 @@ def test_a_tiny_temperature_is_that_of_the_most_probable(served, temperature):
 @pytest.mark.parametrize("host", ["a\udcff", "a" * 300, "é" * 80, "a\0b"])
 def test_a_host_that_is_no_name_is_told_in_a_line(host):
     config = ServeConfig(host=host, api_key="k", port=0)
-    with pytest.raises(InputError, match="cannot listen"), listening.listen(config):
+    with pytest.raises(InputError, match="cannot listen"), server_module.listen(config):
         pass
 
 

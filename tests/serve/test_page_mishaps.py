@@ -101,7 +101,7 @@ def test_a_text_that_the_server_forgot_is_read_again(page, server, world_runs, v
     opened(page, mine, f"lang=en&model=reader&view={view}&layer=0&head=0")
     shown = {"look": ".words-over .word", "steps": ".query-words button"}[view]
     page.wait_for_selector(shown)
-    store = mine.app.state.seen
+    store = mine.app.state.traces
     store._forget(next(iter(store._kept)))
     asked = []
     page.on("request", lambda request: asked.append(request.url))

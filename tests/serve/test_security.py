@@ -10,9 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from glasshead.errors import ConfigError
-from glasshead.serve import guard
+from glasshead.serve import security
 from glasshead.serve.config import ServeConfig, is_loopback
-from glasshead.serve.guard import CSP, Guard
+from glasshead.serve.security import CSP, SecurityMiddleware
 
 from .conftest import HUNG, live
 
@@ -184,7 +184,7 @@ def test_keys_are_compared_in_constant_time(locked, monkeypatch):
         return compare.real(a, b)
 
     compare.real = hmac.compare_digest
-    monkeypatch.setattr(guard.hmac, "compare_digest", compare)
+    monkeypatch.setattr(security.hmac, "compare_digest", compare)
     for key in ("x", KEY):
         httpx.get(f"{locked.url}/api/models", headers={"Authorization": f"Bearer {key}"})
     assert compared == [(b"x", KEY.encode()), (KEY.encode(), KEY.encode())]
@@ -194,7 +194,7 @@ def test_keys_are_compared_in_constant_time(locked, monkeypatch):
 @given(st.binary(max_size=40), st.binary(max_size=40))
 def test_no_header_makes_the_guard_fail(authorization, host):
     assume(KEY.encode() not in authorization)
-    own = Guard(None, ServeConfig(api_key=KEY))
+    own = SecurityMiddleware(None, ServeConfig(api_key=KEY))
     scope = {"type": "http", "path": "/api/models", "query_string": b"",
              "headers": [(b"host", host), (b"authorization", authorization), (b"cookie", host),
                          (b"origin", authorization)]}  # fmt: skip
@@ -257,7 +257,7 @@ def test_a_length_that_is_a_lie_is_refused(small, length):
 
 
 def test_a_body_that_does_not_come_is_not_waited_for_for_ever(small, monkeypatch):
-    monkeypatch.setattr(guard, "BODY_SECONDS", 0.01)
+    monkeypatch.setattr(security, "BODY_SECONDS", 0.01)
     head = "POST /api/echo HTTP/1.1\nHost: localhost\nContent-Length: 100\n\n{"
     assert status(raw(small.port, head)) == 408
 

@@ -25,8 +25,8 @@ from glasshead.serve.config import ServeConfig
 from glasshead.serve.engine import Ask, Engine, Stream, Token
 from glasshead.serve.library import Entry, Library, Served
 from glasshead.serve.openai_replies import ChatReply, CompletionReply, Reply
-from glasshead.serve.openai_words import ChatAsk, CompletionAsk, GenerationAsk, Model, Models
-from glasshead.serve.work import Gone, disconnected, work
+from glasshead.serve.openai_requests import ChatAsk, CompletionAsk, GenerationAsk, Model, Models
+from glasshead.serve.workers import ClientGone, disconnected, run_in_worker
 
 __all__ = ["router"]
 
@@ -69,7 +69,9 @@ async def completions(request: Request, ask: CompletionAsk) -> Response:
             "echo with logprobs is not supported", hint="`glasshead score` tells those of a text"
         )
     state = request.app.state
-    served, prompts, shown = await work(request, _read_prompts, state.library, state.config, ask)
+    served, prompts, shown = await run_in_worker(
+        request, _read_prompts, state.library, state.config, ask
+    )
     echo = [text if ask.echo else "" for text in shown for _ in range(ask.n or 1)]
     reply = CompletionReply(served, ask.logprobs is not None, echo)
     asks = _asks(ask, prompts, ask.max_tokens or 16, ask.logprobs or 0, state.config)
@@ -80,7 +82,7 @@ async def completions(request: Request, ask: CompletionAsk) -> Response:
 async def chat(request: Request, ask: ChatAsk) -> Response:
     """A conversation is answered."""
     state = request.app.state
-    served, ids = await work(request, _read_chat, state.library, state.config, ask)
+    served, ids = await run_in_worker(request, _read_chat, state.library, state.config, ask)
     room = max(1, min(state.config.max_tokens // (ask.n or 1), _max_len(served) - len(ids)))
     limit = ask.max_completion_tokens or ask.max_tokens or room
     reply = ChatReply(served, bool(ask.logprobs))
@@ -222,7 +224,7 @@ async def _all(request: Request, streams: Sequence[Stream]) -> list[list[Token]]
         await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if answering.done():
             return answering.result()
-        raise Gone
+        raise ClientGone
     finally:
         leaving.cancel()
         answering.cancel()

@@ -28,8 +28,8 @@ from glasshead.page.look_answers import (
     rank_heads,
 )
 from glasshead.page.predictions import Cut, predict
-from glasshead.serve.seen import Seen
-from glasshead.serve.work import Cancel, work
+from glasshead.serve.trace_store import StoredTrace
+from glasshead.serve.workers import CancelToken, run_in_worker
 
 __all__ = ["router"]
 
@@ -72,7 +72,7 @@ class MapQuery(BaseModel):
     hide_sink: bool = False
     ratio: bool = False
 
-    def view(self, seen: Seen) -> LookView:
+    def view(self, seen: StoredTrace) -> LookView:
         return seen.look_view(ViewConfig(self.tokens, hide_sink=self.hide_sink, ratio=self.ratio))
 
 
@@ -82,26 +82,28 @@ MapOptions = Annotated[MapQuery, Depends()]
 @router.post("/look")
 async def look(request: Request, ask: LookRequest) -> dict[str, Any]:
     _check_characters(request, ask.text)
-    return await work(request, _look, request.app.state, ask)
+    return await run_in_worker(request, _look, request.app.state, ask)
 
 
 @router.get("/look/examples")
 async def examples(
     request: Request, model: Annotated[str, Query(min_length=1, max_length=1024)]
 ) -> dict[str, Any]:
-    return await work(request, _examples, request.app.state.library, model)
+    return await run_in_worker(request, _examples, request.app.state.library, model)
 
 
 @router.get("/seen/{seen}/weights")
 async def weights(
     request: Request, seen: str, layer: Index, head: Index, options: MapOptions
 ) -> Response:
-    return await work(request, _weights, request.app.state.seen, seen, (layer, head), options)
+    return await run_in_worker(
+        request, _weights, request.app.state.traces, seen, (layer, head), options
+    )
 
 
 @router.get("/seen/{seen}/thumbs")
 async def thumbs(request: Request, seen: str, options: MapOptions) -> Response:
-    return await work(request, _thumbs, request.app.state.seen, seen, options)
+    return await run_in_worker(request, _thumbs, request.app.state.traces, seen, options)
 
 
 @router.get("/seen/{seen}/from")
@@ -109,7 +111,9 @@ async def from_word(
     request: Request, seen: str, layer: Index, query: Index, options: MapOptions
 ) -> dict[str, Any]:
     """Where each head looks from a word, those first that look most at one other word."""
-    return await work(request, _rank, request.app.state.seen, seen, layer, query, "from", options)
+    return await run_in_worker(
+        request, _rank, request.app.state.traces, seen, layer, query, "from", options
+    )
 
 
 @router.get("/seen/{seen}/to")
@@ -117,13 +121,15 @@ async def to_word(
     request: Request, seen: str, layer: Index, key: Index, options: MapOptions
 ) -> dict[str, Any]:
     """How much each word looks at this one in each head."""
-    return await work(request, _rank, request.app.state.seen, seen, layer, key, "to", options)
+    return await run_in_worker(
+        request, _rank, request.app.state.traces, seen, layer, key, "to", options
+    )
 
 
 @router.post("/ablate")
 async def ablate(request: Request, ask: AblateAsk) -> dict[str, Any]:
     _check_characters(request, ask.text)
-    return await work(request, _ablate, request.app.state.library, ask)
+    return await run_in_worker(request, _ablate, request.app.state.library, ask)
 
 
 def _check_characters(request: Request, text: str) -> None:
@@ -135,21 +141,21 @@ def _check_characters(request: Request, text: str) -> None:
         )
 
 
-def _look(state: Any, ask: LookRequest, cancel: Cancel) -> dict[str, Any]:
+def _look(state: Any, ask: LookRequest, cancel: CancelToken) -> dict[str, Any]:
     served = state.library.open(ask.model)
     recorded = served.atlas if "look" in served.entry.can else None
     if served.subject is None and recorded is None:
         raise InputError(f"{ask.model} is a .glass file", hint="look at it in the Atlas")
     key = {"stamp": served.stamp} if recorded else {"text": ask.text, "stamp": served.stamp}
-    name = state.seen.has(ask.model, key)
+    name = state.traces.has(ask.model, key)
     if name is None and recorded is not None:
-        name = state.seen.put(recorded, ask.model, key)
+        name = state.traces.put(recorded, ask.model, key)
     elif name is None:
         with served.lock:
             _check_tokens(served, ask.text, state.config.max_tokens)
             trace = served.subject.record(ask.text, RecordConfig(progress=cancel))
-        name = state.seen.put(trace, ask.model, key)
-    seen = state.seen.entry(name)
+        name = state.traces.put(trace, ask.model, key)
+    seen = state.traces.entry(name)
     with seen.lock:
         return {"seen": name, "model": ask.model, "kind": served.entry.kind, "text": ask.text,
                 **describe_look(seen.look_view(ViewConfig(ask.tokens)))}  # fmt: skip
@@ -174,7 +180,7 @@ def _weights(store: Any, name: str, head: Head, options: MapQuery) -> Response:
         return _binary(binary_map(options.view(seen), head))
 
 
-def _thumbs(store: Any, name: str, options: MapQuery, cancel: Cancel) -> Response:
+def _thumbs(store: Any, name: str, options: MapQuery, cancel: CancelToken) -> Response:
     seen = store.entry(name)
     with seen.lock:
         return _binary(binary_thumbnails(options.view(seen), cancel.check))
@@ -187,7 +193,7 @@ def _rank(
     token: int,
     way: Literal["from", "to"],
     options: MapQuery,
-    cancel: Cancel,
+    cancel: CancelToken,
 ) -> dict[str, Any]:
     seen = store.entry(name)
     with seen.lock:

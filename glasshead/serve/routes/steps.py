@@ -20,7 +20,7 @@ from glasshead.observe.layers import find_layers
 from glasshead.observe.trace import Trace
 from glasshead.observe.view import View, ViewConfig
 from glasshead.observe.words import visible
-from glasshead.serve.work import Cancel, work
+from glasshead.serve.workers import CancelToken, run_in_worker
 
 __all__ = ["router"]
 
@@ -35,11 +35,11 @@ Index = Annotated[int, Query(ge=0, lt=2**31)]
 async def steps(
     request: Request, seen: str, layer: Index, head: Index, query: Index
 ) -> dict[str, Any]:
-    return await work(request, _steps, request.app.state, seen, layer, head, query)
+    return await run_in_worker(request, _steps, request.app.state, seen, layer, head, query)
 
 
-def _steps(state: Any, name: str, layer: int, head: int, query: int, cancel: Cancel) -> Any:
-    seen = state.seen.entry(name)
+def _steps(state: Any, name: str, layer: int, head: int, query: int, cancel: CancelToken) -> Any:
+    seen = state.traces.entry(name)
     with seen.lock:
         found = _row(seen.atlas, layer, head, query)
         text = seen.key.get("text") if isinstance(seen.key, dict) else None
@@ -106,7 +106,7 @@ def _of(x: Tensor, head: int, S: int) -> Tensor:
     return row if row.dtype == torch.bool else row.double()
 
 
-def values_of(subject: Any, text: str, layer: int, head: int, cancel: Cancel) -> Tensor:
+def values_of(subject: Any, text: str, layer: int, head: int, cancel: CancelToken) -> Tensor:
     """(S, D) the values that a head mixes. They are not kept: the text is read once more."""
     [(found, module)] = [
         one for one in find_layers(subject.model, partly=True) if one[0].index == layer

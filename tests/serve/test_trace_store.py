@@ -11,7 +11,7 @@ from glasshead.attention.hooks import Layer
 from glasshead.errors import NotFoundError
 from glasshead.observe.trace import Trace
 from glasshead.observe.trace_storage import LayerTrace
-from glasshead.serve.seen import SeenStore, held_bytes
+from glasshead.serve.trace_store import TraceStore, tensor_bytes
 
 from .made_up import long_atlas
 
@@ -27,7 +27,7 @@ def atlas(tokens: int, layers: int = 1) -> Trace:
 
 
 def test_the_same_question_has_the_same_id_and_another_one_another():
-    store = SeenStore(10, 10**6)
+    store = TraceStore(10, 10**6)
     first = store.put(atlas(5), "poems", {"text": "春江", "tokens": True})
     assert store.put(atlas(5), "poems", {"tokens": True, "text": "春江"}) == first
     others = [
@@ -39,7 +39,7 @@ def test_the_same_question_has_the_same_id_and_another_one_another():
 
 
 def test_what_is_put_comes_back_and_what_is_not_there_is_not_found():
-    store, kept = SeenStore(10, 10**6), atlas(5)
+    store, kept = TraceStore(10, 10**6), atlas(5)
     name = store.put(kept, "poems", "x")
     assert store.get(name) is kept
     assert store.entry(name).model == "poems"
@@ -51,12 +51,12 @@ def test_what_is_put_comes_back_and_what_is_not_there_is_not_found():
 
 
 def test_tensors_that_share_memory_are_counted_once():
-    assert held_bytes(atlas(5)) == 4 * 2 * 5 * 3
-    assert held_bytes(atlas(5, layers=7)) == 7 * held_bytes(atlas(5))
+    assert tensor_bytes(atlas(5)) == 4 * 2 * 5 * 3
+    assert tensor_bytes(atlas(5, layers=7)) == 7 * tensor_bytes(atlas(5))
 
 
 def test_one_that_is_larger_than_the_store_is_kept_alone():
-    store = SeenStore(10, 100)
+    store = TraceStore(10, 100)
     small = store.put(atlas(1), "m", "small")
     large = store.put(atlas(1000), "m", "large")
     assert store.has("m", "small") is None
@@ -65,7 +65,7 @@ def test_one_that_is_larger_than_the_store_is_kept_alone():
 
 
 def test_an_atlas_in_a_file_takes_no_room():
-    store = SeenStore(10, 100)
+    store = TraceStore(10, 100)
     store.put(atlas(1), "m", "small")
     store.put(atlas(1000), "m", "large", size=0)
     assert len(store) == 2
@@ -73,7 +73,7 @@ def test_an_atlas_in_a_file_takes_no_room():
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 12)), max_size=60))
 def test_those_not_asked_for_the_longest_are_forgotten_first(steps):
-    store, order, names = SeenStore(5, 10**9), [], {}
+    store, order, names = TraceStore(5, 10**9), [], {}
     for put, number in steps:
         if put:
             names[number] = store.put(atlas(1), "m", number)
@@ -88,8 +88,8 @@ def test_those_not_asked_for_the_longest_are_forgotten_first(steps):
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=30))
 def test_bytes_stay_within_the_limit(sizes):
-    limit = 30 * held_bytes(atlas(1))
-    store = SeenStore(1000, limit)
+    limit = 30 * tensor_bytes(atlas(1))
+    store = TraceStore(1000, limit)
     for number, tokens in enumerate(sizes):
         store.put(atlas(tokens), "m", number)
         assert store.bytes <= limit or len(store) == 1
@@ -97,7 +97,7 @@ def test_bytes_stay_within_the_limit(sizes):
 
 
 def test_many_threads_can_put_and_get_at_once():
-    store, wrong = SeenStore(7, 10**9), []
+    store, wrong = TraceStore(7, 10**9), []
 
     def use(worker: int) -> None:
         for n in range(200):
@@ -119,14 +119,14 @@ def test_many_threads_can_put_and_get_at_once():
 
 
 def test_what_is_looked_at_counts_too():
-    store, grown = SeenStore(10, 300_000), long_atlas(311)
+    store, grown = TraceStore(10, 300_000), long_atlas(311)
     store.put(atlas(5), "m", "old")
     name = store.put(grown, "m", "grown", size=0)
-    assert store.bytes == held_bytes(atlas(5))
+    assert store.bytes == tensor_bytes(atlas(5))
     page = slice(0, 128)
     grown.cells(0, 1, 0, page, page)
     assert store.get(name) is grown
-    assert store.bytes == held_bytes(atlas(5)) + 2 * 4 * 128**2
+    assert store.bytes == tensor_bytes(atlas(5)) + 2 * 4 * 128**2
     grown.cells(0, 1, 0)
     assert store.get(name) is grown
     assert store.has("m", "old") is None

@@ -16,11 +16,11 @@ from glasshead.observe.trace_storage import LayerTrace
 from glasshead.observe.view import ViewConfig
 from glasshead.page.look_answers import LookView
 
-__all__ = ["Seen", "SeenStore", "held_bytes"]
+__all__ = ["StoredTrace", "TraceStore", "tensor_bytes"]
 
 
 @dataclass(eq=False)
-class Seen:
+class StoredTrace:
     """A recorded text.
 
     Several threads may ask its atlas at once; `lock` is to be held for statistics and Look views.
@@ -46,12 +46,12 @@ class Seen:
         return self.atlas.cached_bytes + (self._view.cached_bytes if self._view else 0)
 
 
-class SeenStore:
+class TraceStore:
     """Atlases by id; those not asked for the longest are forgotten first."""
 
     def __init__(self, max_count: int, max_bytes: int) -> None:
         self.max_count, self.max_bytes = max_count, max_bytes
-        self._kept: OrderedDict[str, Seen] = OrderedDict()
+        self._kept: OrderedDict[str, StoredTrace] = OrderedDict()
         self._sizes: dict[str, int] = {}  # as they were when last asked for
         self._lock = threading.Lock()
 
@@ -63,11 +63,11 @@ class SeenStore:
         name = seen_id(model_id, key)
         with self._lock:
             self._kept.pop(name, None)
-            self._kept[name] = new = Seen(name, model_id, key, atlas, **how)
+            self._kept[name] = new = StoredTrace(name, model_id, key, atlas, **how)
             self._make_room(new)
         return name
 
-    def entry(self, name: str) -> Seen:
+    def entry(self, name: str) -> StoredTrace:
         with self._lock:
             seen = self._kept.get(name)
             if seen is None or not seen.whole():
@@ -80,9 +80,9 @@ class SeenStore:
             self._make_room(seen)
             return seen
 
-    def _make_room(self, newest: Seen) -> None:
+    def _make_room(self, newest: StoredTrace) -> None:
         """An atlas grows while it is looked at."""
-        size = held_bytes(newest.atlas) if newest.size is None else newest.size
+        size = tensor_bytes(newest.atlas) if newest.size is None else newest.size
         self._sizes[newest.id] = size + newest.cached_bytes
         while len(self._kept) > 1 and (
             len(self._kept) > self.max_count or self._bytes() > self.max_bytes
@@ -122,7 +122,7 @@ def seen_id(model_id: str, key: Any) -> str:
     return hashlib.sha256(asked.encode()).hexdigest()[:20]
 
 
-def held_bytes(atlas: Trace) -> int:
+def tensor_bytes(atlas: Trace) -> int:
     """The memory of all its tensors; what several share counts once."""
     memories = {
         tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()

@@ -12,7 +12,7 @@ from fastapi import Request
 from glasshead.errors import InputError
 from glasshead.observe.inspectable import RecordConfig
 from glasshead.serve.library import Library
-from glasshead.serve.work import Cancel, Gone, work
+from glasshead.serve.workers import CancelToken, ClientGone, run_in_worker
 from glasshead.text.tinyworld import World
 
 from .conftest import HUNG, until
@@ -31,9 +31,9 @@ class Slow:
 
         @app.get("/api/slow")
         async def slow(request: Request, n: int) -> int:
-            return await work(request, self.compute, n)
+            return await run_in_worker(request, self.compute, n)
 
-    def compute(self, n: int, cancel: Cancel) -> int:
+    def compute(self, n: int, cancel: CancelToken) -> int:
         self.began.append(n)
         while not self.go.wait(0.005):
             if cancel.cancelled:
@@ -70,7 +70,7 @@ def leave(live, n):
 
 
 def counts(live):
-    return live.app.state.work.running, live.app.state.work.waiting
+    return live.app.state.workers.running, live.app.state.workers.waiting
 
 
 def test_the_server_answers_others_while_it_computes(start):
@@ -162,7 +162,7 @@ def test_a_computation_that_cannot_be_stopped_keeps_its_place_until_it_ends(star
 
     @live.app.get("/api/deaf")
     async def route(request: Request) -> int:
-        return await work(request, deaf)
+        return await run_in_worker(request, deaf)
 
     sock = socket.create_connection(("127.0.0.1", live.port))
     sock.sendall(b"GET /api/deaf HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
@@ -205,7 +205,7 @@ def test_a_mistake_found_while_computing_is_told(start):
 
     @live.app.get("/api/wrong")
     async def route(request: Request) -> None:
-        await work(request, wrong)
+        await run_in_worker(request, wrong)
 
     for _ in range(3):
         reply = httpx.get(f"{live.url}/api/wrong")
@@ -218,7 +218,7 @@ def test_a_mistake_found_while_computing_is_told(start):
 def test_a_recording_stops_after_a_layer_and_the_model_is_as_before(world_runs):
     served = Library(world_runs).open("reader")
     before = served.subject.record(STORY)
-    cancel, layers = Cancel(), []
+    cancel, layers = CancelToken(), []
 
     def progress(done: int, total: int) -> None:
         layers.append(done)
@@ -226,7 +226,7 @@ def test_a_recording_stops_after_a_layer_and_the_model_is_as_before(world_runs):
             cancel.cancel()
         cancel(done, total)
 
-    with pytest.raises(Gone):
+    with pytest.raises(ClientGone):
         served.subject.record(STORY, RecordConfig(progress=progress))
     assert layers == [0, 1]
     after = served.subject.record(STORY)

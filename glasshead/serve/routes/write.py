@@ -27,7 +27,7 @@ from glasshead.observe.words import characters, decode_tokens
 from glasshead.serve.config import ServeConfig
 from glasshead.serve.engine import Ask, Stream
 from glasshead.serve.library import Library, Served
-from glasshead.serve.work import Cancel, work
+from glasshead.serve.workers import CancelToken, run_in_worker
 from glasshead.text.tokenizer import StreamDecoder, Tokenizer
 
 __all__ = ["router"]
@@ -85,10 +85,12 @@ class TokenLookRequest(BaseModel):
 @router.post("/read")
 async def read(request: Request, ask: ReadAsk) -> dict[str, Any]:
     state = request.app.state
-    return await work(request, _read, state.library, state.config, ask)
+    return await run_in_worker(request, _read, state.library, state.config, ask)
 
 
-def _read(library: Library, config: ServeConfig, ask: ReadAsk, cancel: Cancel) -> dict[str, Any]:
+def _read(
+    library: Library, config: ServeConfig, ask: ReadAsk, cancel: CancelToken
+) -> dict[str, Any]:
     served, model, tokenizer = _writer(library, ask.model)
     if ask.text is not None and len(ask.text) > config.max_text:
         raise InputError(
@@ -106,7 +108,12 @@ def _read(library: Library, config: ServeConfig, ask: ReadAsk, cancel: Cancel) -
 
 
 def _predictions(
-    served: Served, model: GPT, tokenizer: Tokenizer, ids: Sequence[int], k: int, cancel: Cancel
+    served: Served,
+    model: GPT,
+    tokenizer: Tokenizer,
+    ids: Sequence[int],
+    k: int,
+    cancel: CancelToken,
 ) -> list[tuple[float | None, list[dict[str, Any]]]]:
     """At each position: the log-probability of the id that came next, and the likeliest ids."""
     device = model.embedding.weight.device
@@ -138,11 +145,11 @@ def _predictions(
 @router.post("/look")
 async def look(request: Request, ask: TokenLookRequest) -> dict[str, Any]:
     state = request.app.state
-    return await work(request, _look, state.library, state.config, ask)
+    return await run_in_worker(request, _look, state.library, state.config, ask)
 
 
 def _look(
-    library: Library, config: ServeConfig, ask: TokenLookRequest, cancel: Cancel
+    library: Library, config: ServeConfig, ask: TokenLookRequest, cancel: CancelToken
 ) -> dict[str, Any]:
     served, model, tokenizer = _writer(library, ask.model)
     _check(ask.ids, model, tokenizer, config)
@@ -171,7 +178,7 @@ def _look(
 async def write(request: Request, ask: WriteAsk) -> StreamingResponse:
     """Events: `token` for each, then `end` with how it ended; or `error`."""
     state = request.app.state
-    served, tokenizer = await work(request, _ready, state.library, state.config, ask)
+    served, tokenizer = await run_in_worker(request, _ready, state.library, state.config, ask)
     wanted = Ask(
         ask.ids, ask.sampling, ask.max_tokens, seed=ask.seed, alternatives=ask.alternatives
     )

@@ -24,8 +24,8 @@ from glasshead.observe.trace_storage import LayerTrace
 from glasshead.observe.view import View
 from glasshead.observe.wording import STATISTICS
 from glasshead.observe.words import Token, Word, characters
-from glasshead.serve.seen import Seen
-from glasshead.serve.work import Cancel, work
+from glasshead.serve.trace_store import StoredTrace
+from glasshead.serve.workers import CancelToken, run_in_worker
 
 __all__ = ["router"]
 
@@ -52,17 +52,17 @@ class AtlasAsk(BaseModel):
 
 @router.post("/open")
 async def open_atlas(request: Request, ask: OpenAsk) -> dict[str, Any]:
-    return await work(request, _opened, request.app.state, ask.model)
+    return await run_in_worker(request, _opened, request.app.state, ask.model)
 
 
 @router.post("/atlas")
 async def record(request: Request, ask: AtlasAsk) -> dict[str, Any]:
-    return await work(request, _recorded, request.app.state, ask)
+    return await run_in_worker(request, _recorded, request.app.state, ask)
 
 
 @router.get("/seen/{seen}/map")
 async def described(request: Request, seen: str) -> dict[str, Any]:
-    return await work(request, _described, request.app.state.seen, seen)
+    return await run_in_worker(request, _described, request.app.state.traces, seen)
 
 
 @router.get("/seen/{seen}/cells", response_class=Response)
@@ -77,14 +77,14 @@ async def cells(
     hide_sink: bool = False,
 ) -> Response:
     """Little-endian float32: the means row by row, then the maxima; X-Shape says how many."""
-    store = request.app.state.seen
+    store = request.app.state.traces
     tag = f'"{layer}.{head}.{level}.{row}.{col}.{int(hide_sink)}"'
     kept = {"etag": tag, "cache-control": FOREVER}
     if request.headers.get("if-none-match") == tag:
         store.entry(seen)
         return Response(status_code=304, headers=kept)
     where = (layer, head, level, row, col)
-    shape, data = await work(request, _page, store, seen, where, hide_sink)
+    shape, data = await run_in_worker(request, _page, store, seen, where, hide_sink)
     return Response(data, media_type="application/octet-stream", headers={**kept, "x-shape": shape})
 
 
@@ -98,8 +98,8 @@ async def row(
     key: Index | None = None,
     top: Annotated[int, Query(ge=1, le=64)] = 8,
 ) -> dict[str, Any]:
-    store = request.app.state.seen
-    return await work(request, _row, store, seen, layer, head, query, key, top)
+    store = request.app.state.traces
+    return await run_in_worker(request, _row, store, seen, layer, head, query, key, top)
 
 
 @router.get("/seen/{seen}/tokens")
@@ -112,7 +112,9 @@ async def tokens(
     side: Literal["rows", "cols"] = "rows",
 ) -> dict[str, Any]:
     """Pieces of text, each [first token, one past its last, text], at most 4096 tokens of them."""
-    return await work(request, _tokens, request.app.state.seen, seen, start, stop, layer, side)
+    return await run_in_worker(
+        request, _tokens, request.app.state.traces, seen, start, stop, layer, side
+    )
 
 
 def _opened(state: Any, name: str) -> dict[str, Any]:
@@ -121,13 +123,13 @@ def _opened(state: Any, name: str) -> dict[str, Any]:
         raise InputError(f"{name} is no .glass file", hint="POST /api/atlas records a text")
     key = {"glass": served.stamp}
     # Its tensors stay in the file: what takes memory is the pages that are kept.
-    known = state.seen.has(name, key) or state.seen.put(
+    known = state.traces.has(name, key) or state.traces.put(
         served.atlas, name, key, size=0, whole=served.whole
     )
-    return _described(state.seen, known)
+    return _described(state.traces, known)
 
 
-def _recorded(state: Any, ask: AtlasAsk, cancel: Cancel) -> dict[str, Any]:
+def _recorded(state: Any, ask: AtlasAsk, cancel: CancelToken) -> dict[str, Any]:
     most = state.config.max_text
     if len(ask.text) > most:
         raise InputError(
@@ -138,14 +140,14 @@ def _recorded(state: Any, ask: AtlasAsk, cancel: Cancel) -> dict[str, Any]:
     if served.subject is None:
         raise InputError(f"{ask.model} is a .glass file", hint="POST /api/open opens it")
     key = {"text": ask.text, "stamp": served.stamp}  # as Look has it, so that one recording does
-    name = state.seen.has(ask.model, key)
+    name = state.traces.has(ask.model, key)
     if name is None:
         with served.lock:
             _fits(served, ask.text, state.config.max_tokens)
             config = RecordConfig(max_tokens=state.config.max_tokens, beyond=True, progress=cancel)
             atlas = served.subject.record(ask.text, config)
-        name = state.seen.put(atlas, ask.model, key)
-    return _described(state.seen, name)
+        name = state.traces.put(atlas, ask.model, key)
+    return _described(state.traces, name)
 
 
 def _fits(served: Any, text: str, most: int) -> None:
@@ -163,7 +165,7 @@ def _fits(served: Any, text: str, most: int) -> None:
 
 
 def _described(store: Any, name: str) -> dict[str, Any]:
-    seen: Seen = store.entry(name)
+    seen: StoredTrace = store.entry(name)
     atlas = seen.atlas
     ran = [layer for layer in _order(atlas) if layer in atlas.layer_traces]
     pairs = sum(math.prod(atlas.shape(layer)) for layer in ran)
@@ -193,7 +195,7 @@ def _finest(record: LayerTrace) -> int:
     return max(record.statistics.overview_cell).bit_length() - 1
 
 
-def _statistics(seen: Seen, layers: list[int], soon: bool) -> dict[str, Any]:
+def _statistics(seen: StoredTrace, layers: list[int], soon: bool) -> dict[str, Any]:
     """What is known of each head, a list for each layer; nothing if it takes long to find out."""
     atlas, found = seen.atlas, {}
     if not soon and any(atlas.layer_trace(layer).statistics is None for layer in layers):

@@ -20,10 +20,10 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from glasshead.serve.config import ServeConfig, is_loopback
-from glasshead.serve.replies import failure
-from glasshead.serve.work import Gone
+from glasshead.serve.error_replies import failure
+from glasshead.serve.workers import ClientGone
 
-__all__ = ["CSP", "Guard"]
+__all__ = ["CSP", "SecurityMiddleware"]
 
 CSP = "; ".join(
     [
@@ -50,7 +50,7 @@ OPEN = ("/", "/healthz")  # and what lies in /web/: nothing there is anybody's
 BODY_SECONDS = 30.0  # that a client may take to send its request
 
 
-class Guard:
+class SecurityMiddleware:
     """ASGI."""
 
     def __init__(self, app: ASGIApp, config: ServeConfig) -> None:
@@ -185,7 +185,7 @@ class Guard:
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise Gone
+                raise ClientGone
             parts.append(message.get("body", b""))
             size += len(parts[-1])
             if size > self.config.max_body:

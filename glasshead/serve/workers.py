@@ -1,6 +1,6 @@
 """Computing away from the event loop: so many at once, so many waiting, and none for nobody.
 
-    found = await work(request, record, served, text)     record(served, text, cancel=cancel)
+    found = await run_in_worker(request, record, served, text)  # record(served, text, cancel)
 
 A function that takes `cancel` is told when its client has gone: `cancel.check()` raises, and so
 does calling it, which makes it a `progress` of `RecordConfig`.
@@ -20,16 +20,16 @@ from fastapi import Request
 
 from glasshead.errors import BusyError
 
-__all__ = ["Cancel", "Gone", "Workers", "disconnected", "work"]
+__all__ = ["CancelToken", "ClientGone", "Workers", "disconnected", "run_in_worker"]
 
 Result = TypeVar("Result")
 
 
-class Gone(Exception):
+class ClientGone(Exception):
     """The client has left; there is nobody to answer."""
 
 
-class Cancel:
+class CancelToken:
     """Whether a computation is still wanted."""
 
     def __init__(self) -> None:
@@ -44,15 +44,17 @@ class Cancel:
 
     def check(self) -> None:
         if self.cancelled:
-            raise Gone
+            raise ClientGone
 
     def __call__(self, *_: object) -> None:
         self.check()
 
 
-async def work(request: Request, fn: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
+async def run_in_worker(
+    request: Request, fn: Callable[..., Result], *args: Any, **kwargs: Any
+) -> Result:
     """What `fn` gives, computed on a thread within the server's limits."""
-    workers: Workers = request.app.state.work
+    workers: Workers = request.app.state.workers
     return await workers.run(request, fn, *args, **kwargs)
 
 
@@ -90,7 +92,7 @@ class Workers:
                 hint="try again in a moment",
                 retry_after=self._patience(),
             )
-        cancel = Cancel()
+        cancel = CancelToken()
         if "cancel" in inspect.signature(fn).parameters:
             kwargs["cancel"] = cancel
         leaving = asyncio.ensure_future(disconnected(request))
@@ -111,7 +113,7 @@ class Workers:
             await _first(result, leaving)
             if result.done():
                 return result.result()
-            raise Gone
+            raise ClientGone
         finally:
             cancel.cancel()
             leaving.cancel()
@@ -121,7 +123,7 @@ class Workers:
         try:
             await _first(turn, leaving)
             if leaving.done():
-                raise Gone
+                raise ClientGone
         except BaseException:
             if turn.done():
                 self._turn.release()

@@ -22,7 +22,7 @@ from glasshead.model.transformer import Transformer
 from glasshead.observe.words import decode_tokens, words
 from glasshead.page.examples import last_pronoun, story_pairs, world_languages
 from glasshead.serve.library import Served
-from glasshead.serve.work import Cancel, work
+from glasshead.serve.workers import CancelToken, run_in_worker
 from glasshead.text.tinyworld import Story
 
 __all__ = ["router"]
@@ -59,10 +59,10 @@ async def translate(request: Request, ask: TranslateAsk) -> dict[str, Any]:
             hint="translate it in parts",
         )
     config = SearchConfig(ask.beam, ask.alpha)
-    return await work(request, _translated, request.app.state.library, ask, config)
+    return await run_in_worker(request, _translated, request.app.state.library, ask, config)
 
 
-def _translated(library: Any, ask: TranslateAsk, config: SearchConfig, cancel: Cancel) -> Any:
+def _translated(library: Any, ask: TranslateAsk, config: SearchConfig, cancel: CancelToken) -> Any:
     served, run, model = _translator(library, ask.model)
     lowercase = run.reads_small_letters
     n_best = min(ask.n_best, ask.beam)
@@ -102,7 +102,7 @@ def _candidate(one: Candidate) -> dict[str, Any]:
 
 @router.post("/look")
 async def look(request: Request, ask: AlignmentRequest) -> dict[str, Any]:
-    return await work(request, _looked, request.app.state.library, ask)
+    return await run_in_worker(request, _looked, request.app.state.library, ask)
 
 
 def _looked(library: Any, ask: AlignmentRequest) -> dict[str, Any]:
@@ -140,7 +140,7 @@ async def examples(
     n: Annotated[int, Query(ge=1, le=8)] = 3,
 ) -> dict[str, Any]:
     """Stories for a model of the embedded world; none for others."""
-    return await work(request, _examples, request.app.state.library, model, start, n)
+    return await run_in_worker(request, _examples, request.app.state.library, model, start, n)
 
 
 def _examples(library: Any, name: str, start: int, n: int) -> dict[str, Any]:
