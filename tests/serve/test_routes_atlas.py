@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from glasshead.generation.opening import open_inspectable
 from glasshead.observe.inspectable import RecordConfig
 from glasshead.observe.trace import Trace, open_glass
-from glasshead.serve.routes import atlas as atlas_routes
+from glasshead.page import atlas_answers
 from glasshead.text.tinyworld import corpus
 from tests.serve.made_up import SCRIPT, long_atlas
 
@@ -189,7 +189,7 @@ def test_a_glass_file_is_opened_without_being_measured(server, book, monkeypatch
     def never(*args, **kwargs):
         raise AssertionError("it was measured, which takes minutes for a long text")
 
-    monkeypatch.setattr(atlas_routes, "SOON", 10_000**2)  # as if it were one of them
+    monkeypatch.setattr(atlas_answers, "SOON", 10_000**2)  # as if it were one of them
     monkeypatch.setattr(Trace, "statistics", never)
     mine = server(book.parent)
     told = httpx.post(f"{mine.url}/api/open", json={"model": "<b>long.glass"}, timeout=60).json()
