@@ -1,25 +1,24 @@
-"""What both engines are asked and what both must answer."""
+"""The input and the output that both engines share (`tile_engine.py`, `triton_engine.py`)."""
 
 from dataclasses import dataclass
 from functools import cached_property
 
-import torch
 from torch import Tensor
 
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring
-from glasshead.observe.visible_keys import by_token, copied, earlier_keys, first_keys
+from glasshead.observe.lags import lag_starts
+from glasshead.observe.visible_keys import earlier_copies, first_keys, has_copies, sort_by_token
 
-__all__ = ["EXACT", "HIDDEN", "PROBES", "EngineInput", "EngineOutput", "lag_starts"]
+__all__ = ["HIDDEN", "PROBES", "EngineInput", "EngineOutput"]
 
-EXACT = 128  # lags nearer than this have a bucket each; a power of two
 PROBES = 256  # rows, at most, on which the weight of every single lag is summed
 HIDDEN = -1e30  # the score of a hidden pair: its weight is 0, and 0 x HIDDEN is 0, not NaN
 
 
 @dataclass(frozen=True, eq=False)
 class EngineInput:
-    """One layer's attention and what to find in it. Checked; the mask is simplified."""
+    """One layer's attention and what to measure in it. Checked; the mask is simplified."""
 
     q: Tensor  # (B, H, T, D)
     k: Tensor  # (B, H_kv, S, D)
@@ -32,40 +31,33 @@ class EngineInput:
     cell: tuple[int, int]  # rows and columns of a cell of the overview
     deterministic: bool
 
-    # Found when they are asked for: a GPU is then long busy with the weights.
+    # The rest is computed when it is first needed: by then a GPU is busy with the weights.
 
     @cached_property
-    def starts(self) -> Tensor:
-        """(n,) where the buckets of lags start."""
+    def lag_starts(self) -> Tensor:
+        """(n,) the smallest lag of each bucket."""
         return lag_starts(self.q.shape[2], self.k.shape[2], self.mask.causal, self.q.device)
 
     @cached_property
-    def first(self) -> Tensor:
+    def first_keys(self) -> Tensor:
         """(B, T) the key of `first_weight`, -1 for none."""
         (B, _, T, _), S = self.q.shape, self.k.shape[2]
         return first_keys(self.mask, B, T, S, self.q.device)
 
     @cached_property
     def sorted_ids(self) -> tuple[Tensor, Tensor] | None:
-        """(B, S) the keys' positions sorted by token, and the tokens; where there are ids."""
-        return None if self.ids is None else by_token(self.ids, self.mask)
+        """(B, S) the keys' positions sorted by token, and the tokens; None without ids."""
+        return None if self.ids is None else sort_by_token(self.ids, self.mask)
 
     @cached_property
-    def earlier(self) -> Tensor | None:
+    def earlier_copies(self) -> Tensor | None:
         """(B, T, n) earlier copies of the query's token, latest first; -1 for none."""
-        return None if self.sorted_ids is None else earlier_keys(*self.sorted_ids, self.q.shape[2])
+        return self.sorted_ids and earlier_copies(*self.sorted_ids, self.q.shape[2])
 
     @property
     def has_copies(self) -> Tensor | None:
         """(B, T) whether the query's token has earlier copies."""
-        return None if self.sorted_ids is None else copied(*self.sorted_ids, self.q.shape[2])
-
-    @property
-    def far_buckets(self) -> tuple[int, int]:
-        """How many buckets of more than one lag there are, looking back and ahead."""
-        T, S = self.q.shape[2], self.k.shape[2]
-        ahead = [] if self.mask.causal else _powers(EXACT, T - 1)
-        return len(_powers(EXACT, S - 1)), len(ahead)
+        return self.sorted_ids and has_copies(*self.sorted_ids, self.q.shape[2])
 
     @property
     def probe_step(self) -> int:
@@ -75,9 +67,9 @@ class EngineInput:
 
 @dataclass(frozen=True, eq=False)
 class EngineOutput:
-    """What one sweep over the tiles finds."""
+    """Sums over all weights of a layer; `statistics.py` makes means and shares of them."""
 
-    lse: Tensor  # (B, H, T), -inf where the row is empty; so for all rows below: 0
+    lse: Tensor  # (B, H, T), -inf where the row is empty; the next ones are (B, H, T) too, and 0
     row_sum: Tensor
     entropy: Tensor
     concentration: Tensor
@@ -94,27 +86,3 @@ class EngineOutput:
     probe_lags: Tensor  # (B, H, T + S - 1) sum over the probes, by lag from 1 - T to S - 1
     cell_sum: Tensor  # (B, H, R, C)
     cell_max: Tensor  # (B, H, R, C)
-
-
-def lag_starts(T: int, S: int, causal: bool, device: torch.device) -> Tensor:
-    """The smallest lag of each bucket: one lag each near 0, then 128 to 255, 256 to 511, ...
-
-    Looking ahead (negative lags) mirrors looking back; a causal mask has no such buckets.
-
-    >>> lag_starts(1, 400, False, torch.device("cpu"))[[0, -3, -2, -1]]
-    tensor([  0, 127, 128, 256])
-    """
-    # Made where it is wanted: a list would have to be carried there, and waited for.
-    behind, before = len(_powers(EXACT, S - 1)), len(_powers(EXACT, T - 1))
-    edges = EXACT << torch.arange(max(behind, before), device=device)
-    back = torch.cat([torch.arange(min(EXACT, max(S, 1)), device=device), edges[:behind]])
-    if causal or T <= 1:
-        return back
-    # The bucket of lags -255 to -128 starts at -255, and so on; the last is cut at 1 - T.
-    far = (1 - 2 * edges[:before]).clamp(min=1 - T)
-    near = -torch.arange(1, min(EXACT, T), device=device)
-    return torch.cat([far.flip(0), near.flip(0), back])
-
-
-def _powers(start: int, last: int) -> list[int]:
-    return [start << n for n in range(64) if start << n <= last]

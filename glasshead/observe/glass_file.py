@@ -25,7 +25,7 @@ from glasshead.observe.statistics import HeadStatistics
 from glasshead.observe.trace import Trace
 from glasshead.observe.trace_storage import LayerTrace, RecordedCall
 
-__all__ = ["VERSION", "read", "write"]
+__all__ = ["VERSION", "read_glass", "write_glass"]
 
 VERSION = 1
 # Statistics that are (B, H, T), and (B, H).
@@ -34,7 +34,7 @@ PER_ROW = ("lse", "row_sum", "sizes", "concentration", "distance", "self_weight"
 PER_HEAD = ("diagonality", "vertical", "slash")
 
 
-def write(atlas: Trace, path: Path) -> None:
+def write_glass(atlas: Trace, path: Path) -> None:
     """Write to a file beside it first, so that `path` is the old file or the whole new one."""
     tensors: dict[str, Tensor] = {}
     shared: dict[Any, str] = {}
@@ -86,7 +86,7 @@ def write(atlas: Trace, path: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def read(path: Path) -> Trace:
+def read_glass(path: Path) -> Trace:
     if not path.is_file():
         raise InputError(
             f"{path} does not exist", hint=near_file(path, "glasshead atlas writes such files")
@@ -301,7 +301,7 @@ def _statistics_in(
 
 
 def _broadcasts(x: Tensor, shape: tuple[int, ...]) -> bool:
-    """`write` leaves out the copies of what was expanded."""
+    """`write_glass` leaves out the copies of what was expanded."""
     pairs = zip(x.shape, shape, strict=True)
     return all(mine in (1, whole) for mine, whole in pairs)
 

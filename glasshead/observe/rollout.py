@@ -18,7 +18,7 @@ from torch import Tensor
 
 from glasshead.attention.hooks import Layer
 from glasshead.errors import ConfigError, InputError
-from glasshead.observe.trace import Trace
+from glasshead.observe.trace import Trace, check_index
 from glasshead.observe.trace_storage import LayerTrace
 
 __all__ = ["rollout"]
@@ -55,12 +55,12 @@ def rollout(
         )
     B, _, T, _ = seen.shape(stack[-1].index)
     r = torch.zeros(T, dtype=torch.float64)
-    r[_index("position", target, T)] = 1
-    batch = _index("batch", batch, B)
+    r[check_index("position", target, T)] = 1
+    batch = check_index("batch", batch, B)
     for layer in reversed(stack):
         record = seen.layer_trace(layer.index)
         H = record.shape[1]
-        some = [_index("head", head, H) for head in chosen.get(layer.index, range(H))]
+        some = [check_index("head", head, H) for head in chosen.get(layer.index, range(H))]
         if not some:
             raise InputError(
                 f"no head of layer {layer.index} is chosen", hint="leave it out of heads for all"
@@ -109,9 +109,3 @@ def _stack(seen: Trace, layers: Iterable[int | str] | None) -> list[Layer]:
                 hint="record the whole text: all its queries are needed",
             )
     return stack
-
-
-def _index(name: str, value: int, size: int) -> int:
-    if -size <= value < size:
-        return value % size
-    raise InputError(f"{name} {value} does not exist", hint=f"there are {size}, counted from 0")

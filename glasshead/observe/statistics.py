@@ -1,19 +1,19 @@
-"""What every head does, in numbers: `observe(q, k, mask)` gives `HeadStatistics`.
+"""Statistics of every head of a layer: `observe(q, k, mask)` returns `HeadStatistics`.
 
 The weights are recomputed from q and k, `exp(scores - lse)`, a tile at a time, and each tile is
-measured before the next is made: memory grows with T, never with T x S.
+measured before the next is computed: memory grows with T, never with T x S.
 
     >>> q = k = 4 * torch.eye(3)[None, None]
-    >>> seen = observe(q, k, Mask(causal=True))
-    >>> seen.top_keys[0, 0, :, 0]
+    >>> found = observe(q, k, Mask(causal=True))
+    >>> found.top_keys[0, 0, :, 0]
     tensor([0, 1, 2])
-    >>> seen.effective_keys[0, 0]
+    >>> found.effective_keys[0, 0]
     tensor([1.0000, 1.0002, 1.0004])
 
-Two engines give the same numbers: `tiles` (any device and dtype) and `triton` (CUDA); the result
-says which one served. Numbers that would grow with the length are kept as shares (`distance`,
-`concentration`, `received`), so that float32 holds them well; properties give the usual units.
-A row that may see nothing, or does not count, has 0 everywhere.
+Two engines compute the same numbers: `tiles` (any device and dtype) and `triton` (CUDA). Numbers
+that would grow with the length are kept as shares (`distance`, `concentration`, `received`), so
+that float32 holds them well; properties return the usual units. A row that may see nothing, or
+does not count, has 0 everywhere.
 """
 
 from dataclasses import dataclass
@@ -27,10 +27,9 @@ from glasshead.attention.mask import Mask
 from glasshead.attention.scores import PLAIN, Scoring
 from glasshead.errors import BackendError, ConfigError, ShapeError, did_you_mean
 from glasshead.observe.engine import EngineInput, EngineOutput
-from glasshead.observe.tile_engine import sums as sums_by_tiles
-from glasshead.observe.triton_engine import sums as sums_by_triton
-from glasshead.observe.triton_engine import why_not
-from glasshead.observe.visible_keys import reach
+from glasshead.observe.tile_engine import run_tiles
+from glasshead.observe.triton_engine import run_triton, why_not
+from glasshead.observe.visible_keys import count_visible
 
 __all__ = ["HeadStatistics", "cell_side", "observe"]
 
@@ -38,13 +37,18 @@ OVERVIEW = 1024  # most cells on a side of the overview
 SMALLEST = 8  # side of a cell that holds more than one weight
 NEAR = 8  # positions: what `diagonality` calls near
 STRONGEST = 64  # `vertical` and `slash` look at the strongest 1/64 of columns and of lags
+MEANS = (
+    "entropy", "relative_entropy", "effective_keys", "mean_distance", "self_weight",
+    "previous_weight", "first_weight",
+)  # fmt: skip
+OF_HEADS = ("diagonality", "vertical", "slash", "duplicate", "induction")
 
 
 @dataclass(frozen=True, eq=False)
 class HeadStatistics:
     """The statistics of every head of a layer. Query i of T is at position S - T + i."""
 
-    engine: str  # "tiles" or "triton": who measured
+    engine: str  # "tiles" or "triton"
 
     # Per query row: p are the row's weights.
     lse: Tensor  # (B, H, T) log-sum-exp of the scores; -inf for an empty row
@@ -102,24 +106,9 @@ class HeadStatistics:
         """(B, H) of each: the mean over rows that see anything, and the numbers per head."""
         rows = (self.lse > -torch.inf).to(self.entropy.dtype)
         n = rows.sum(-1).clamp(min=1)
-        per_row = {
-            "entropy": self.entropy,
-            "relative_entropy": self.relative_entropy,
-            "effective_keys": self.effective_keys,
-            "mean_distance": self.mean_distance,
-            "self_weight": self.self_weight,
-            "previous_weight": self.previous_weight,
-            "first_weight": self.first_weight,
-        }
-        per_head = {
-            "diagonality": self.diagonality,
-            "vertical": self.vertical,
-            "slash": self.slash,
-            "duplicate": self.duplicate,
-            "induction": self.induction,
-        }
-        found = {name: (x * rows).sum(-1) / n for name, x in per_row.items()}
-        return found | {name: x for name, x in per_head.items() if x is not None}
+        found = {name: (getattr(self, name) * rows).sum(-1) / n for name in MEANS}
+        of_heads = {name: getattr(self, name) for name in OF_HEADS}
+        return found | {name: x for name, x in of_heads.items() if x is not None}
 
 
 @torch.no_grad()
@@ -137,19 +126,19 @@ def observe(
     engine: str = "auto",
     deterministic: bool = False,
 ) -> HeadStatistics:
-    """Measure every head, exactly, in memory that grows with T.
+    """Measure every head of a layer exactly, in memory that grows with T.
 
     Args:
         q: (B, H, T, D) queries, as the kernel got them.
         k: (B, H_kv, S, D) keys; H_kv divides H.
         mask: a Mask, or a bool tensor that broadcasts to (B, H, T, S); True = may attend.
         scoring: scale, softcap and biases of the scores.
-        lse: (B, H, T), where the kernel gave it: saves a pass. -inf marks an empty row.
+        lse: (B, H, T) if the kernel returned it: saves a pass. -inf marks an empty row.
         ids: (B, S) tokens at the keys' positions, for `duplicate` and `induction`.
         queries: (B, T) bool, the rows that count; False for padding. Others count as empty.
         top_k: how many of a row's strongest keys to keep.
         overview: most cells on a side of the overview.
-        engine: "auto", "tiles" or "triton"; auto takes triton where it can serve.
+        engine: "auto", "tiles" or "triton"; "auto" takes triton where it can.
         deterministic: the same bits each time; costs the triton engine a second pass.
     """
     (B, H, T, _), S = _check(q, k, lse, ids, queries), k.shape[2]
@@ -163,7 +152,7 @@ def observe(
     mask = mask.simplify(T, S)
     if queries is not None:  # padding may hold anything, NaN too
         q = q.masked_fill(~queries[:, None, :, None], 0)
-    sweep = EngineInput(
+    inputs = EngineInput(
         q=q,
         k=k,
         mask=mask,
@@ -175,64 +164,55 @@ def observe(
         cell=(cell_side(T, overview), cell_side(S, overview)),
         deterministic=deterministic,
     )
-    name = _pick(engine, sweep)
-    sums = (sums_by_triton if name == "triton" else sums_by_tiles)(sweep)
-    return _finish(name, sweep, sums)
+    name = _choose_engine(engine, inputs)
+    return _finish(name, inputs, (run_triton if name == "triton" else run_tiles)(inputs))
 
 
-def _finish(engine: str, sweep: EngineInput, sums: EngineOutput) -> HeadStatistics:
-    """Totals become means and shares."""
-    T, S = sweep.q.shape[2], sweep.k.shape[2]
-    sizes, lookers = reach(sweep.mask, T, S, sweep.queries, sweep.q.device)
+def _finish(engine: str, inputs: EngineInput, sums: EngineOutput) -> HeadStatistics:
+    """Turn sums into means and shares."""
+    T, S = inputs.q.shape[2], inputs.k.shape[2]
+    sizes, lookers = count_visible(inputs.mask, T, S, inputs.queries, inputs.q.device)
     dtype = sums.entropy.dtype
-    n_rows = (sums.lse > -torch.inf).sum(-1)[..., None].clamp(min=1)  # (B, H, 1)
-    lags = (sums.lags / n_rows).to(dtype)
-    near = sweep.starts.abs() <= NEAR  # not as an index: a GPU would be waited for
+    seeing = sums.lse > -torch.inf  # (B, H, T) rows that see anything
+    lags = (sums.lags / seeing.sum(-1)[..., None].clamp(min=1)).to(dtype)
+    near = inputs.lag_starts.abs() <= NEAR  # not as an index, which would wait for the GPU
     cell_rows, cell_cols = (
         (n - torch.arange(0, n, c, device=lags.device)).clamp(max=c)
-        for n, c in zip((T, S), sweep.cell, strict=True)
+        for n, c in zip((T, S), inputs.cell, strict=True)
     )
+    has_copies = inputs.has_copies
 
-    copied = sweep.has_copies
-
-    def of_rows_with_copies(total: Tensor | None) -> Tensor | None:
-        if total is None or copied is None:
+    def mean_of_copies(total: Tensor | None) -> Tensor | None:
+        if total is None or has_copies is None:
             return None
-        rows = copied[:, None] & (sums.lse > -torch.inf)
+        rows = has_copies[:, None] & seeing
         return (total * rows).sum(-1) / rows.sum(-1).clamp(min=1)
 
     mean = sums.cell_sum.div_(cell_rows[:, None] * cell_cols)
+    same = ("lse", "row_sum", "entropy", "concentration", "top_keys", "top_weights", "distance",
+            "self_weight", "previous_weight", "first_weight")  # fmt: skip
     return HeadStatistics(
+        **{name: getattr(sums, name) for name in same},
         engine=engine,
-        lse=sums.lse,
-        row_sum=sums.row_sum,
         sizes=sizes,
-        entropy=sums.entropy,
-        concentration=sums.concentration,
-        top_keys=sums.top_keys,
-        top_weights=sums.top_weights,
-        distance=sums.distance,
-        self_weight=sums.self_weight,
-        previous_weight=sums.previous_weight,
-        first_weight=sums.first_weight,
         received=(sums.received / lookers.clamp(min=1)).to(dtype),
         lookers=lookers,
         lags=lags,
-        lag_starts=sweep.starts,
+        lag_starts=inputs.lag_starts,
         diagonality=(lags * near).sum(-1),
-        vertical=_strongest(sums.received, S).to(dtype),
-        slash=_strongest(sums.probe_lags, S).to(dtype),
-        duplicate=of_rows_with_copies(sums.duplicate),
-        induction=of_rows_with_copies(sums.induction),
+        vertical=_top_share(sums.received, S).to(dtype),
+        slash=_top_share(sums.probe_lags, S).to(dtype),
+        duplicate=mean_of_copies(sums.duplicate),
+        induction=mean_of_copies(sums.induction),
         overview_mean=mean,
         # Cells of one weight are kept once.
-        overview_max=mean if sweep.cell == (1, 1) else sums.cell_max,
-        overview_cell=sweep.cell,
+        overview_max=mean if inputs.cell == (1, 1) else sums.cell_max,
+        overview_cell=inputs.cell,
     )
 
 
-def _strongest(masses: Tensor, S: int) -> Tensor:
-    """The share of all mass that the strongest S / 64 entries hold."""
+def _top_share(masses: Tensor, S: int) -> Tensor:
+    """Return the share of all mass that the strongest S / 64 entries hold."""
     if not masses.shape[-1]:
         return masses.sum(-1)
     total = masses.sum(-1)
@@ -241,7 +221,8 @@ def _strongest(masses: Tensor, S: int) -> Tensor:
 
 
 def cell_side(n: int, overview: int = OVERVIEW) -> int:
-    """Of a cell: 1, or the smallest power of two from 8 on that makes at most `overview` of n.
+    """Return the side of a cell: 1, or the smallest power of two from 8 on that cuts n into at most
+    `overview` cells.
 
     Not 2 or 4: a text of 2,000 tokens would have a map of a million cells for every head.
 
@@ -251,20 +232,20 @@ def cell_side(n: int, overview: int = OVERVIEW) -> int:
     return 1 if n <= overview else max(SMALLEST, 1 << ceil(log2(n / overview)))
 
 
-def _pick(engine: str, sweep: EngineInput) -> str:
+def _choose_engine(engine: str, inputs: EngineInput) -> str:
     if engine not in ("auto", "tiles", "triton"):
         raise BackendError(
             f"unknown engine '{engine}'", hint=did_you_mean(engine, ["auto", "tiles", "triton"])
         )
     if engine == "tiles":
         return engine
-    reason = why_not(sweep)
+    reason = why_not(inputs)
     if reason is None:
         return "triton"
     if engine == "triton":
         raise BackendError(
-            f"engine 'triton' cannot serve this call: {reason}",
-            hint="engine='auto' takes the tiles, which serve everything",
+            f"engine 'triton' cannot run here: {reason}",
+            hint="engine='auto' uses the tiles instead, which support everything",
         )
     return "tiles"
 

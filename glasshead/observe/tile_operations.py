@@ -1,9 +1,9 @@
-"""What can be asked of a band of weights: some query rows, all the keys they can reach.
+"""Operations on a band of weights: some query rows, all the keys they can reach.
 
 A band is w (n, m): row i is the query at position `start + i`, column j the key `cols.start + j`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
@@ -12,14 +12,15 @@ from torch import Tensor
 from glasshead.attention.mask import Mask
 
 __all__ = [
-    "Lags", "Ruler", "at_keys", "fold", "hidden", "intersect", "pick_head", "shift", "strongest",
+    "DistanceSums", "fold", "hidden_parts", "intersect", "pick_head", "pool_blocks", "shift",
+    "sum_at_keys", "top_columns",
 ]  # fmt: skip
 
 
-def hidden(
+def hidden_parts(
     mask: Mask, T: int, S: int, rows: slice, cols: slice, device: torch.device
 ) -> Iterator[tuple[slice, Tensor]]:
-    """The columns of a band where the mask may hide something, and what it hides there.
+    """Yield the columns of a band where the mask may hide something, and what it hides there.
 
     Causality and a window hide only near their borders; each border is at most as wide as the
     band is tall. The other rules may hide anything anywhere.
@@ -47,7 +48,7 @@ def hidden(
                 yield part, hides.expand(*hides.shape[:-1], stop - start)
 
 
-class Ruler:
+class DistanceSums:
     """Sums of weights, and of weight times distance, with one thin product for each band.
 
     Left of the band's own positions the distance is `position - key`, right of them its negative:
@@ -67,21 +68,21 @@ class Ruler:
         self.own = slice(max(first - cols.start, 0), max(last + 1 - cols.start, 0))
         self.gap = (position[:, None] - key[self.own]).abs().to(dtype) / unit  # (n, own)
 
-    def read(self, w: Tensor) -> tuple[Tensor, Tensor]:
-        """The sum of each row and its mean distance / unit."""
+    def compute(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the sum of each row and its mean distance / unit."""
         total, side, moment = self.thin @ w.T  # (n,) each
         return total, self.row * side - moment + (w[:, self.own] * self.gap).sum(-1)
 
 
-def at_keys(w: Tensor, keys: Tensor, cols: slice) -> Tensor:
-    """The sum of w at the given keys (n, c) of each row; keys outside the band count 0."""
+def sum_at_keys(w: Tensor, keys: Tensor, cols: slice) -> Tensor:
+    """Sum w at the given keys (n, c) of each row; keys outside the band count 0."""
     inside = (keys >= cols.start) & (keys < cols.stop)
     place = (keys - cols.start).clamp(0, w.shape[1] - 1)
     return (w.gather(1, place) * inside).sum(-1)
 
 
-def strongest(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """The n largest of each row, largest first, and where they are: `x.topk(n)`, sooner.
+def top_columns(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Return the n largest of each row, largest first, and their columns: a faster `x.topk(n)`.
 
     The n largest lie in the n groups whose maxima are largest, so most columns are read once.
     """
@@ -91,7 +92,7 @@ def strongest(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
         return values, places
     size = m // 8  # column j belongs to group j % size
     grouped = x[:, : 8 * size].unflatten(1, (8, size)).amax(1)  # (rows, size)
-    groups = strongest(grouped, n)[1]
+    groups = top_columns(grouped, n)[1]
     columns = torch.arange(0, 8 * size, size, device=x.device)
     places = (groups[..., None] + columns).flatten(1)  # (rows, 8 n)
     if 8 * size < m:
@@ -101,43 +102,18 @@ def strongest(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
     return values, places.gather(1, best)
 
 
-def fold(x: Tensor, size: int) -> Tensor:
-    """Columns in runs of `size`, the last one filled up with zeros: (n, m) -> (n, runs, size)."""
-    short = -x.shape[1] % size
-    x = torch.nn.functional.pad(x, (0, short)) if short else x
+def fold(x: Tensor, size: int, start: int = 0) -> Tensor:
+    """Cut columns into runs of `size`, the first of which has `start` columns before x; what is
+    missing is 0: (n, m) -> (n, runs, size)."""
+    end = -(start + x.shape[1]) % size
+    x = torch.nn.functional.pad(x, (start, end)) if start or end else x
     return x.unflatten(1, (-1, size))
 
 
-class Lags:
-    """Adds w[i, j] to out[offset + i - j], for the rows first, first + step, ... of bands (n, m).
-
-    Read with one element more than its width from row to row, a band lines up by lag, and a sum
-    over its rows is a product. Only the corners, where some rows have ended, are added singly.
-    """
-
-    def __init__(
-        self, n: int, m: int, offset: int, device: torch.device, first: int = 0, step: int = 1
-    ) -> None:
-        i = torch.arange(min(first, n), n, step, device=device)[:, None]
-        reach = max(len(i) - 1, 0) * step  # how far the first and the last of the rows lie apart
-        width = max(m - reach, 0)
-        self.skew = (len(i), width)
-        self.start, self.stride = first * m, step * m + step
-        self.stop = offset + first + 1  # just after the lag of the first row's first element
-        # Row i lines up from its column i - first on: what lies before it or after `width`.
-        j = torch.arange(m, device=device)
-        left, right = j[: min(reach, m)], j[width:]
-        early, late = left < i - first, right >= i - first + width
-        self.places = torch.cat([(i * m + left)[early], (i * m + right)[late]])
-        self.lags = torch.cat([(i - left + offset)[early], (i - right + offset)[late]])
-
-    def add(self, out: Tensor, w: Tensor) -> None:
-        n, width = self.skew
-        if n and width:
-            at = w.storage_offset() + self.start
-            total = w.new_ones(1, n) @ w.as_strided((n, width), (self.stride, 1), at)
-            out[self.stop - width : self.stop] += total[0].flip(0)
-        out.index_add_(0, self.lags, w.view(-1)[self.places].to(out.dtype))
+def pool_blocks(x: Tensor, high: int, wide: int, how: Callable[..., Tensor]) -> Tensor:
+    """Reduce x (..., R, C) over blocks of high x wide; what is missing at the border is 0."""
+    x = torch.nn.functional.pad(x, (0, -x.shape[-1] % wide, 0, -x.shape[-2] % high))
+    return how(x.unflatten(-1, (-1, wide)).unflatten(-3, (-1, high)), dim=(-3, -1))
 
 
 def intersect(part: slice, start: int, size: int) -> slice:

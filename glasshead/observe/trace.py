@@ -1,13 +1,13 @@
-"""The whole map of every head, of which any part can be seen: exact, near or from afar.
+"""Recorded attention: any part of the map of any head, exact or in cells.
 
-    seen.tile(layer, head, rows, cols)      exact weights of a rectangle
-    seen.row(layer, head, query)            one query's weights
-    seen.top(layer, head, query, k)         the keys it looks at most
-    seen.weights(layer)                     all of a short text, (B, H, T, S)
-    seen.cells(layer, head, level, ...)     cells of 2^level x 2^level weights: mean and max
-    seen.statistics(layer)                  what was measured of its heads
-    seen.save("x.glass"), open_glass(...)   one file, which opening does not read
-    seen.show()                             the page, in a notebook
+    trace.tile(layer, head, rows, cols)     exact weights of a rectangle
+    trace.row(layer, head, query)           one query's weights
+    trace.top(layer, head, query, k)        the k keys with the most weight
+    trace.weights(layer)                    all weights of a short text, (B, H, T, S)
+    trace.cells(layer, head, level, ...)    cells of 2^level x 2^level weights: mean and max
+    trace.statistics(layer)                 statistics of a layer's heads
+    trace.save("x.glass"), open_glass(...)  one file, whose tensors are read when they are needed
+    trace.show()                            the page, in a notebook
 
 Nothing of size T x S is kept: each answer is computed from queries, keys and log-sum-exp.
 """
@@ -17,36 +17,36 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from glasshead.attention.hooks import Layer
 from glasshead.errors import InputError, RecordingError
-from glasshead.observe.pooling import Cells, Overview, overview, pooled, summed
+from glasshead.observe.pooling import Cells, Overview, compute_cells, pool_overview
 from glasshead.observe.showing import shown
 from glasshead.observe.statistics import HeadStatistics, cell_side
 from glasshead.observe.trace_storage import LayerTrace
 
-__all__ = ["Cells", "Top", "Trace", "open_glass"]
+__all__ = ["Cells", "TopKeys", "Trace", "open_glass"]
 
 MAX_CELLS = 2**26  # of one answer: 256 MB
-PAGE = 128  # cells, a side of what is computed and kept at a time
-OVERVIEWS = 16  # heads whose map is kept from afar, where it was not measured
+PAGE = 128  # cells on a side of what is computed and cached at a time
+OVERVIEWS = 16  # overviews that are cached, of heads whose statistics were not measured
 
 
-class Top(NamedTuple):
+class TopKeys(NamedTuple):
     keys: Tensor  # (k,) positions, the one with most weight first
     weights: Tensor  # (k,)
 
 
 class Trace:
-    """What `observing` recorded, or `open_glass` found in a file.
+    """The attention that `observing` recorded, or that `open_glass` read from a file.
 
-    `layers` names the layers; each can be asked for by its index or its name. `tokens` holds the
-    pieces of text, a list for each sequence; `source_tokens` those of an encoder's text. `about` is
-    for anything else that JSON can hold: the text itself, offsets.
+    `layers` lists the layers; methods take a layer's index or its name. `tokens` holds the tokens,
+    a list for each sequence; `source_tokens` those of an encoder's text. `about` is for anything
+    else that JSON can hold: the text itself, offsets.
     """
 
     def __init__(
@@ -66,11 +66,9 @@ class Trace:
         self.model, self.ids, self.top_k = model, ids, top_k
         self.tokens, self.source_tokens = tokens, source_tokens
         self.about: dict[str, Any] = about or {}
-        self._pages: OrderedDict[tuple[int, ...], Cells] = OrderedDict()
-        self._overviews: OrderedDict[tuple[int, ...], Overview] = OrderedDict()
-        self._room = cache_bytes // (2 * 4 * PAGE**2)
-        # A server asks from several threads.
-        self._lock, self._making = Lock(), Lock()
+        self._pages = _Cache[Cells](max(1, cache_bytes // (2 * 4 * PAGE**2)))
+        self._overviews = _Cache[Overview](OVERVIEWS)
+        self._computing = Lock()
 
     @property
     def layers(self) -> list[Layer]:
@@ -82,7 +80,7 @@ class Trace:
 
     @tokens.setter
     def tokens(self, tokens: Any) -> None:
-        self._tokens = _batched(tokens)
+        self._tokens = _to_batch(tokens)
 
     @property
     def source_tokens(self) -> list[list[str | bytes]] | None:
@@ -90,27 +88,25 @@ class Trace:
 
     @source_tokens.setter
     def source_tokens(self, tokens: Any) -> None:
-        self._source_tokens = _batched(tokens)
+        self._source_tokens = _to_batch(tokens)
 
     def layer(self, which: int | str) -> Layer:
         for layer in self._layers.values():
             if which in (layer.index, layer.name):
                 return layer
-        raise InputError(
-            f"layer {which!r} was not recorded",
-            hint="recorded: "
-            + ", ".join(f"{layer.index} ({layer.name})" for layer in self._layers.values()),
-        )
+        known = ", ".join(f"{layer.index} ({layer.name})" for layer in self.layers)
+        raise InputError(f"layer {which!r} was not recorded", hint=f"recorded: {known}")
 
     def replace_layer(self, layer: Layer) -> None:
-        """Put a better description in the place of the layer with the same index."""
+        """Replace the description of the layer with the same index."""
         self._layers[layer.index] = layer
 
     def layer_trace(self, layer: int | str) -> LayerTrace:
+        """Return what is stored of a layer; raise if it did not run."""
         found = self.layer(layer)
         if found.index not in self.layer_traces:
             raise RecordingError(
-                f"layer {found.index} ({found.name}) did not run while it was observed",
+                f"layer {found.index} ({found.name}) did not run inside the `with`",
                 hint="call the model inside `with observing(model)`",
             )
         return self.layer_traces[found.index]
@@ -127,40 +123,40 @@ class Trace:
         cols: slice | int = slice(None),
         batch: int = 0,
     ) -> Tensor:
-        """Exact weights of queries `rows` at keys `cols`; a number stands for one row or column."""
-        record = self.layer_trace(layer)
-        B, H, T, S = record.shape
+        """Return the exact weights of queries `rows` at keys `cols`, each a slice or one index."""
+        stored = self.layer_trace(layer)
+        B, H, T, S = stored.shape
         r, c = _span("rows", rows, T), _span("cols", cols, S)
         _check_size(f"a tile of {r.stop - r.start} x {c.stop - c.start}", _area(r, c))
-        return record.tile(_index("batch", batch, B), _index("head", head, H), r, c)
+        return stored.tile(check_index("batch", batch, B), check_index("head", head, H), r, c)
 
     def row(self, layer: int | str, head: int, query: int, batch: int = 0) -> Tensor:
-        """(S,) how much one query looks at each key. -1 is the last query."""
+        """Return one query's weights, (S,). -1 is the last query."""
         return self.tile(layer, head, rows=query, batch=batch)[0]
 
-    def top(self, layer: int | str, head: int, query: int, k: int = 8, batch: int = 0) -> Top:
-        """The k keys that one query looks at most."""
+    def top(self, layer: int | str, head: int, query: int, k: int = 8, batch: int = 0) -> TopKeys:
+        """Return the k keys with the most weight in one query's row."""
         row = self.row(layer, head, query, batch)
         if k < 1:
             raise InputError(f"k ({k}) must be at least 1", hint="try k=8")
         weights, keys = row.topk(min(k, row.numel()))
-        return Top(keys, weights)
+        return TopKeys(keys, weights)
 
     def weights(self, layer: int | str) -> Tensor:
-        """(B, H, T, S) all weights of a layer, for short texts."""
-        record = self.layer_trace(layer)
-        B, H, T, S = record.shape
+        """Return all weights of a layer, (B, H, T, S); for short texts."""
+        stored = self.layer_trace(layer)
+        B, H, T, S = stored.shape
         _check_size(f"the weights of layer {layer}, {B} x {H} x {T} x {S},", B * H * T * S)
         every = slice(0, T), slice(0, S)
-        maps = [record.tile(b, h, *every) for b in range(B) for h in range(H)]
+        maps = [stored.tile(b, h, *every) for b in range(B) for h in range(H)]
         return torch.stack(maps).view(B, H, T, S)
 
     def statistics(self, layer: int | str) -> HeadStatistics:
-        """What was measured of a layer's heads; measured now where only tensors were kept."""
+        """Return the statistics of a layer's heads; they are measured at the first call."""
         return self.layer_trace(layer).measure(self.ids, self.top_k)
 
     def levels(self, layer: int | str) -> int:
-        """How many levels there are: 0 is exact, at the last one the map fits in a page."""
+        """Return how many levels `cells` has: 0 is exact, at the last one the map fits a page."""
         _, _, T, S = self.shape(layer)
         return max(0, math.ceil(math.log2(max(1, T, S) / PAGE))) + 1
 
@@ -174,16 +170,15 @@ class Trace:
         batch: int = 0,
         hide_sink: bool = False,
     ) -> Cells:
-        """The map from afar: each cell is the mean and the max of 2^level x 2^level weights.
+        """Return a part of the map in cells: mean and max of 2^level x 2^level weights each.
 
-        `rows` and `cols` count cells. At the border a cell is of what there is; what a mask hides
-        counts as 0, and with `hide_sink` so does the first key. Computed when asked for; the last
-        pages are kept.
+        `rows` and `cols` count cells. At the border a cell has fewer weights. A hidden pair counts
+        as 0, and with `hide_sink` so does the first key. The latest pages are cached.
         """
-        record = self.layer_trace(layer)
-        B, H, T, S = record.shape
-        level = _index("level", level, self.levels(layer))
-        batch, head = _index("batch", batch, B), _index("head", head, H)
+        stored = self.layer_trace(layer)
+        B, H, T, S = stored.shape
+        level = check_index("level", level, self.levels(layer))
+        batch, head = check_index("batch", batch, B), check_index("head", head, H)
         r = _span("rows", rows, -(-T >> level) if T else 0)
         c = _span("cols", cols, -(-S >> level) if S else 0)
         _check_size(f"a picture of {r.stop - r.start} x {c.stop - c.start} cells", _area(r, c))
@@ -191,87 +186,105 @@ class Trace:
         top = torch.empty_like(mean)
         for i in range(r.start // PAGE, -(-r.stop // PAGE)):
             for j in range(c.start // PAGE, -(-c.stop // PAGE)):
-                page = self._page(record, batch, head, level, i, j, hide_sink)
+                page = self._page(stored, batch, head, level, i, j, hide_sink)
                 here, there = _overlap(r, i), _overlap(c, j)
                 mean[here[0], there[0]] = page.mean[here[1], there[1]]
                 top[here[0], there[0]] = page.max[here[1], there[1]]
         return Cells(mean, top)
 
     def _page(
-        self, record: LayerTrace, batch: int, head: int, level: int, i: int, j: int, hide_sink: bool
+        self, stored: LayerTrace, batch: int, head: int, level: int, i: int, j: int, hide_sink: bool
     ) -> Cells:
-        key = (record.layer.index, batch, head, level, i, j, hide_sink)
-        with self._lock:
-            if key in self._pages:
-                self._pages.move_to_end(key)
-                return self._pages[key]
-        _, _, T, S = record.shape
-        side, one = PAGE << level, 1 << level
-        rows = slice(i * side, min((i + 1) * side, T))
-        cols = slice(j * side, min((j + 1) * side, S))
-        known = self._overview(record, batch, head, one)
-        if known is None:
-            page = summed(record, batch, head, rows, cols, (one, one), hide_sink)
-        else:
-            page = pooled(record, batch, head, rows, cols, one, known, hide_sink)
-        with self._lock:
-            self._pages[key] = page
-            while len(self._pages) > max(1, self._room):
-                self._pages.popitem(last=False)
+        key = (stored.layer.index, batch, head, level, i, j, hide_sink)
+        page = self._pages.get(key)
+        if page is None:
+            _, _, T, S = stored.shape
+            side, one = PAGE << level, 1 << level
+            rows = slice(i * side, min((i + 1) * side, T))
+            cols = slice(j * side, min((j + 1) * side, S))
+            known = self._overview(stored, batch, head, one)
+            if known is None:
+                page = compute_cells(stored, batch, head, rows, cols, (one, one), hide_sink)
+            else:
+                page = pool_overview(stored, batch, head, rows, cols, one, known, hide_sink)
+            self._pages.put(key, page)
         return page
 
-    def _overview(self, record: LayerTrace, batch: int, head: int, side: int) -> Overview | None:
-        """What larger cells are made of; None where the weights themselves are as near."""
-        found = record.statistics
+    def _overview(self, stored: LayerTrace, batch: int, head: int, side: int) -> Overview | None:
+        """Return the cells to pool larger ones from; None if they are not smaller than `side`."""
+        found = stored.statistics
         if found is not None:
             if side % max(found.overview_cell):
                 return None
             mean, top = found.overview_mean[batch, head], found.overview_max[batch, head]
             return Overview(mean, top, found.overview_cell)
-        _, _, T, S = record.shape
+        _, _, T, S = stored.shape
         cell = cell_side(T), cell_side(S)
         if side % max(cell) or max(cell) == 1:
             return None
-        key = (record.layer.index, batch, head)
-        with self._making:  # it takes long enough that others better wait for it
+        key = (stored.layer.index, batch, head)
+        with self._computing:  # takes long: a second thread that needs the same waits for it
             known = self._overviews.get(key)
-            if known is not None:
-                return known
-            made = overview(record, batch, head, cell)
-            with self._lock:
-                self._overviews[key] = made
-                while len(self._overviews) > OVERVIEWS:
-                    self._overviews.popitem(last=False)
-            return made
+            if known is None:
+                cells = compute_cells(stored, batch, head, slice(0, T), slice(0, S), cell)
+                known = Overview(*cells, cell)
+                self._overviews.put(key, known)
+            return known
 
     @property
     def cached_bytes(self) -> int:
-        """The memory of the pages and maps from afar that are kept."""
-        with self._lock:
-            pages: list[Cells | Overview] = [*self._pages.values()]
-            kept = [*pages, *self._overviews.values()]
-        return sum(each.mean.nbytes + each.max.nbytes for each in kept)
+        """The memory of the cached pages and overviews."""
+        return self._pages.bytes + self._overviews.bytes
 
     def save(self, path: str | Path) -> None:
         """Write everything to one .glass file."""
-        from glasshead.observe.glass_file import write
+        from glasshead.observe.glass_file import write_glass
 
-        write(self, Path(path))
+        write_glass(self, Path(path))
 
     def show(self, **how: Any) -> Any:
-        """The page's view of it, as a widget of a notebook: `seen.show(layer=1, head=3)`."""
+        """Return the page as a widget for a notebook: `trace.show(layer=1, head=3)`."""
         return shown(self, **how)
 
 
 def open_glass(path: str | Path) -> Trace:
-    """The atlas in a .glass file. Its tensors stay in the file until they are looked at."""
-    from glasshead.observe.glass_file import read
+    """Open a .glass file. Its tensors stay in the file until they are needed."""
+    from glasshead.observe.glass_file import read_glass
 
-    return read(Path(path))
+    return read_glass(Path(path))
+
+
+Value = TypeVar("Value", Cells, Overview)
+
+
+class _Cache(Generic[Value]):
+    """The latest values, at most `size` of them. A server uses it from several threads."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._values: OrderedDict[tuple[int, ...], Value] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: tuple[int, ...]) -> Value | None:
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+            return self._values.get(key)
+
+    def put(self, key: tuple[int, ...], value: Value) -> None:
+        with self._lock:
+            self._values[key] = value
+            while len(self._values) > self.size:
+                self._values.popitem(last=False)
+
+    @property
+    def bytes(self) -> int:
+        with self._lock:
+            return sum(each.mean.nbytes + each.max.nbytes for each in self._values.values())
 
 
 def _overlap(part: slice, page: int) -> tuple[slice, slice]:
-    """Where a page lies in the answer, and where the answer lies in the page."""
+    """Return where a page lies in the answer, and where the answer lies in the page."""
     start, stop = max(part.start, page * PAGE), min(part.stop, (page + 1) * PAGE)
     return (
         slice(start - part.start, stop - part.start),
@@ -281,14 +294,15 @@ def _overlap(part: slice, page: int) -> tuple[slice, slice]:
 
 def _span(name: str, part: slice | int, size: int) -> slice:
     if not isinstance(part, slice):
-        part = slice(at := _index(name, part, size), at + 1)
+        part = slice(at := check_index(name, part, size), at + 1)
     start, stop, step = part.indices(size)
     if step != 1:
-        raise InputError(f"{name} has step {step}", hint="a rectangle has no gaps: leave it out")
+        raise InputError(f"{name} has step {step}", hint="leave the step out: it must be 1")
     return slice(start, max(start, stop))
 
 
-def _index(name: str, value: int, size: int) -> int:
+def check_index(name: str, value: int, size: int) -> int:
+    """Return an index from 0; raise if it is out of range. Negative ones count from the end."""
     if -size <= value < size:
         return value % size
     raise InputError(f"{name} {value} does not exist", hint=f"there are {size}, counted from 0")
@@ -302,12 +316,12 @@ def _check_size(what: str, cells: int) -> None:
     if cells > MAX_CELLS:
         raise InputError(
             f"{what} has {cells:,} weights, more than {MAX_CELLS:,} at once",
-            hint="look at a smaller tile, or from afar with cells(layer, head, level)",
+            hint="take a smaller tile, or pool the weights with cells(layer, head, level)",
         )
 
 
-def _batched(tokens: Any) -> list[list[str | bytes]] | None:
-    """A list for each sequence; one list of tokens is a batch of one."""
+def _to_batch(tokens: Any) -> list[list[str | bytes]] | None:
+    """Return a list for each sequence; one list of tokens is a batch of one."""
     if tokens is None:
         return None
     listed = list(tokens)

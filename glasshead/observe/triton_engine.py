@@ -1,7 +1,7 @@
-"""The Triton engine: the statistics of `tiled.py` on CUDA, at about the price of the attention.
+"""The Triton engine: the same sums on CUDA, in about the time of the attention itself.
 
-One sweep measures what needs every weight; what needs few of them (near lags, single keys, the
-strongest keys) is looked up afterwards by smaller programs. There are two sweeps:
+One sweep over all tiles measures what needs every weight; smaller programs look up the rest (near
+lags, single keys, the strongest keys). There are two sweeps:
 
     programs/packed.py   16 bits and a long text: fast
     programs/rows.py     everything else: all sums in float32, and the same every time if asked to
@@ -17,10 +17,11 @@ import torch
 from torch import Tensor
 
 from glasshead.observe.engine import HIDDEN, EngineInput, EngineOutput
-from glasshead.observe.gathering import lags_from
+from glasshead.observe.lags import sum_cells_by_lag
+from glasshead.observe.tile_operations import pool_blocks
 from glasshead.observe.triton_lookups import LOG2E, Lookups
 
-__all__ = ["Packed", "Tuning", "sums", "tuned", "why_not"]
+__all__ = ["Packed", "Tuning", "choose_tuning", "run_triton", "why_not"]
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32)
 MOST_TOP = 32
@@ -59,48 +60,48 @@ class Packed:
         return self.cols
 
 
-def why_not(sweep: EngineInput) -> str | None:
-    """Why this engine cannot serve the sweep, or None if it can."""
+def why_not(inputs: EngineInput) -> str | None:
+    """Return why this engine cannot measure the layer, or None if it can."""
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
-    if sweep.q.device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
-        return f"it needs CUDA, and q is on {sweep.q.device.type}"
-    if sweep.q.dtype not in DTYPES:
-        return f"it has no {sweep.q.dtype}"
-    if sweep.mask.dense is not None:
-        return "it has no dense masks"
-    if sweep.scoring.bias is not None:
-        return "it has no biases but ALiBi"
-    if sweep.q.shape[-1] > 256:
-        return f"it takes heads of at most 256, not {sweep.q.shape[-1]}"
-    if sweep.top_k > MOST_TOP:
-        return f"it keeps at most {MOST_TOP} keys a row, not {sweep.top_k}"
-    if not sweep.q.numel() or not sweep.k.numel():
+    if inputs.q.device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
+        return f"it needs CUDA, and q is on {inputs.q.device.type}"
+    if inputs.q.dtype not in DTYPES:
+        return f"it does not support {inputs.q.dtype}"
+    if inputs.mask.dense is not None:
+        return "it does not support dense masks"
+    if inputs.scoring.bias is not None:
+        return "it supports no biases but ALiBi"
+    if inputs.q.shape[-1] > 256:
+        return f"it supports heads of at most 256 dimensions, not {inputs.q.shape[-1]}"
+    if inputs.top_k > MOST_TOP:
+        return f"it keeps at most {MOST_TOP} keys a row, not {inputs.top_k}"
+    if not inputs.q.numel() or not inputs.k.numel():
         return "there is nothing to measure"
     return None
 
 
-def sums(sweep: EngineInput, tuning: Tuning | Packed | None = None) -> EngineOutput:
+def run_triton(inputs: EngineInput, tuning: Tuning | Packed | None = None) -> EngineOutput:
     if tuning is None:
-        tuning = tuned(sweep)
-    guard = torch.cuda.device(sweep.q.device) if sweep.q.is_cuda else torch.no_grad()
+        tuning = choose_tuning(inputs)
+    guard = torch.cuda.device(inputs.q.device) if inputs.q.is_cuda else torch.no_grad()
     with guard:
-        return _Engine(sweep, tuning).sums()
+        return _Engine(inputs, tuning).run()
 
 
-def packs(device: torch.device) -> bool:
-    """Whether the packed sweep runs there. What its threads tell each other supposes that products
-    lie in their registers as Hopper leaves them; other GPUs leave them otherwise."""
+def can_pack(device: torch.device) -> bool:
+    """Whether the packed sweep runs on the device. Its shuffles expect products in the registers
+    where Hopper leaves them; other GPUs leave them elsewhere."""
     if device.type != "cuda":
         return True  # the interpreter
     return torch.version.hip is None and torch.cuda.get_device_capability(device)[0] == 9
 
 
-def tuned(sweep: EngineInput) -> Tuning | Packed:
-    """The sweep that fits, and how it should run."""
-    (T, D), S, itemsize = sweep.q.shape[2:], sweep.k.shape[2], sweep.q.dtype.itemsize
-    fits = D <= 128 and min(sweep.cell) >= 16 and max(T, S) <= 2**22  # groups have 16 bits
-    if itemsize == 2 and fits and not sweep.deterministic and packs(sweep.q.device):
+def choose_tuning(inputs: EngineInput) -> Tuning | Packed:
+    """Return the sweep that fits the layer, and how to run it."""
+    (T, D), S, itemsize = inputs.q.shape[2:], inputs.k.shape[2], inputs.q.dtype.itemsize
+    fits = D <= 128 and min(inputs.cell) >= 16 and max(T, S) <= 2**22  # groups have 16 bits
+    if itemsize == 2 and fits and not inputs.deterministic and can_pack(inputs.q.device):
         return Packed(registers=168) if D <= 64 else Packed(stages=2)
     if itemsize == 2:
         return Tuning() if D <= 128 else Tuning(cols=32)
@@ -108,22 +109,22 @@ def tuned(sweep: EngineInput) -> Tuning | Packed:
 
 
 class _Engine(Lookups):
-    """Everything, from one of the two sweeps and from what is looked up beside it."""
+    """Runs one of the two sweeps and the lookups beside it."""
 
-    def __init__(self, sweep: EngineInput, tuning: Tuning | Packed) -> None:
-        # Lags are gathered by blocks of queries and of keys, from cells where they are as fine.
-        self.tuning, self.cell = tuning, sweep.cell
+    def __init__(self, inputs: EngineInput, tuning: Tuning | Packed) -> None:
+        # Lags are summed by blocks of queries and of keys, from cells where they are as fine.
+        self.tuning, self.cell = tuning, inputs.cell
         if isinstance(tuning, Packed):
-            self.cell = (min(sweep.cell[0], 128), min(sweep.cell[1], 128))
-            super().__init__(sweep, tuning.group, (128, 128), shift=SHIFT, packed=True)
+            self.cell = (min(inputs.cell[0], 128), min(inputs.cell[1], 128))
+            super().__init__(inputs, tuning.group, (128, 128), shift=SHIFT, packed=True)
         else:
             super().__init__(
-                sweep, tuning.group, (tuning.rows, tuning.group), shift=0.0, packed=False
+                inputs, tuning.group, (tuning.rows, tuning.group), shift=0.0, packed=False
             )
 
-    def sums(self) -> EngineOutput:
-        sweep, one = self.sweep, self.one
-        # What is asked for first is short, and the GPU is busy with it while the sweep is prepared.
+    def run(self) -> EngineOutput:
+        inputs, one = self.inputs, self.one
+        # Short, so that the GPU is busy while the sweep is prepared.
         near, own, previous = self.near()
         if isinstance(self.tuning, Packed):
             rows, group, least, received, cell_sum, cell_max, lags = self._sweep_pairs(self.tuning)
@@ -133,35 +134,35 @@ class _Engine(Lookups):
         lse = (self.lse + self.shift) / LOG2E
         top_keys, top_weights = self.top(group, least)
         duplicate = induction = None
-        if sweep.sorted_ids is not None:
-            duplicate, induction = (x.mul_(one) for x in self.at_copies(*sweep.sorted_ids))
+        if inputs.sorted_ids is not None:
+            duplicate, induction = (x.mul_(one) for x in self.at_copies(*inputs.sorted_ids))
 
-        def shaped(x: Tensor) -> Tensor:
-            return x.unflatten(0, (self.B, self.H))
-
-        return EngineOutput(
-            lse=shaped(lse.masked_fill(self.lse == -HIDDEN, -math.inf)),
-            row_sum=shaped(row_sum * one),
-            entropy=shaped(self._entropy(row_sum * one, weighted * one)),
-            concentration=shaped(square * one**2),
-            distance=shaped(distance * one),
-            self_weight=shaped(own * one),
-            previous_weight=shaped(previous * one),
-            first_weight=shaped(self.at_keys(sweep.first) * one),
-            duplicate=None if duplicate is None else shaped(duplicate),
-            induction=None if induction is None else shaped(induction),
-            top_keys=shaped(top_keys),
-            top_weights=shaped(top_weights),
-            received=shaped(received),
-            lags=shaped(self.buckets(near, lags) * one),
-            probe_lags=shaped(self.probes()),
-            cell_sum=shaped(cell_sum * one),
-            cell_max=shaped(cell_max * one),
-        )
+        found: dict[str, Any] = {
+            "lse": lse.masked_fill(self.lse == -HIDDEN, -math.inf),
+            "row_sum": row_sum * one,
+            "entropy": self._entropy(row_sum * one, weighted * one),
+            "concentration": square * one**2,
+            "distance": distance * one,
+            "self_weight": own * one,
+            "previous_weight": previous * one,
+            "first_weight": self.at_keys(inputs.first_keys) * one,
+            "duplicate": duplicate,
+            "induction": induction,
+            "top_keys": top_keys,
+            "top_weights": top_weights,
+            "received": received,
+            "lags": self.buckets(near, lags) * one,
+            "probe_lags": self.probes(),
+            "cell_sum": cell_sum * one,
+            "cell_max": cell_max * one,
+        }
+        for name, x in found.items():
+            found[name] = None if x is None else x.unflatten(0, (self.B, self.H))
+        return EngineOutput(**found)
 
     def _entropy(self, row_sum: Tensor, weighted: Tensor) -> Tensor:
-        """From sums of p (log2 p + shift). The lse is rounded, so that a row's weights sum to 1 + e
-        and its entropy is off by e times itself: what the sum shows is taken out."""
+        """Return the entropy from sums of p (log2 p + shift). As the lse is rounded, a row's
+        weights sum to 1 + e, and its entropy is off by e times itself; this is corrected."""
         entropy = (self.shift * row_sum - weighted) / LOG2E
         e = row_sum - 1
         return torch.where(e.abs() < 1e-4, entropy * (1 - e) + e, entropy)
@@ -169,18 +170,18 @@ class _Engine(Lookups):
     def _sweep_rows(self, tuning: Tuning) -> tuple[Tensor, ...]:
         from glasshead.observe.programs.rows import sweep_rows
 
-        sweep, slots = self.sweep, self.slots
+        inputs, slots = self.inputs, self.slots
         n, T, S = self.B * self.H, self.T, self.S
         blocks = -(-T // tuning.rows)
         tall, wide = self.cell
         cells = (n, blocks * tuning.rows // min(tall, tuning.rows), -(-S // wide))
         cell_sum, cell_max = self.zeros(*cells), self.zeros(*cells)
-        fixed = sweep.deterministic
+        fixed = inputs.deterministic
         received = self.zeros(n, S, dtype=torch.int64 if fixed else torch.float32)
         out, lags = self.zeros(4, n, T), self.zeros(n, blocks, 64)
         top = self.zeros(n, T, slots)
         group = self.zeros(n, T, slots, dtype=torch.int32)
-        # Cells no coarser than a group already hold the sums from which lags are gathered.
+        # Cells no coarser than a group already hold the sums that the lags need.
         from_cells = wide <= self.group
         sweep_rows[(blocks, n)](
             self.q, self.k, self.lse, received, out, top, group, lags, cell_sum, cell_max,
@@ -191,9 +192,10 @@ class _Engine(Lookups):
             WIDE=min(wide, tuning.cols), STAGES=tuning.stages, num_warps=tuning.warps,
         )  # fmt: skip
         if from_cells:
-            lags = lags_from(cell_sum, self.T, self.S, self.block, self.cell)
+            lags = sum_cells_by_lag(cell_sum, self.T, self.S, self.block, self.cell)
         received = received.double() / (UNITS if fixed else 1)
-        cell_sum, cell_max = self._pooled(cell_sum, torch.sum), self._pooled(cell_max, torch.amax)
+        cell_sum = self._pool_cells(cell_sum, torch.sum)
+        cell_max = self._pool_cells(cell_max, torch.amax)
         return out, group, top.amin(-1), received, cell_sum, cell_max, lags
 
     def _sweep_pairs(self, tuning: Packed) -> tuple[Any, ...]:
@@ -222,19 +224,17 @@ class _Engine(Lookups):
                 STAGES=tuning.stages, INSERT=insert, INSERT_TYPES=insert_types, SPREAD=spread,
                 SPREAD_TYPES=spread_types, num_warps=tuning.warps, maxnreg=tuning.registers,
             )  # fmt: skip
-            most = cell_max.short().view(torch.float16).float()
-            lags = lags_from(cell_sum, T, S, self.block, self.cell)
-            found.append((self._pooled(cell_sum, torch.sum), self._pooled(most, torch.amax), lags))
+            lags = sum_cells_by_lag(cell_sum, T, S, self.block, self.cell)
+            cell_sum = self._pool_cells(cell_sum, torch.sum)
+            cell_max = cell_max.short().view(torch.float16).float()
+            found.append((cell_sum, self._pool_cells(cell_max, torch.amax), lags))
         parts = found[0] if len(found) == 1 else map(torch.cat, zip(*found, strict=True))
         return out, top, None, received[:, :S] * self.one, *parts
 
-    def _pooled(self, x: Tensor, how: Any) -> Tensor:
-        """Cells as the overview wants them, of those that the sweep filled."""
-        rows, cols = (-(-n // c) for n, c in zip((self.T, self.S), self.sweep.cell, strict=True))
-        tall = self.sweep.cell[0] // min(self.cell[0], self.block[0])
-        wide = self.sweep.cell[1] // self.cell[1]
-        if tall == wide == 1:
-            return x[:, :rows, :cols]
-        x = torch.nn.functional.pad(x, (0, -x.shape[2] % wide, 0, -x.shape[1] % tall))
-        x = how(x.unflatten(2, (-1, wide)).unflatten(1, (-1, tall)), dim=(2, 4))
+    def _pool_cells(self, x: Tensor, how: Any) -> Tensor:
+        """Pool the sweep's cells to the size of the overview's."""
+        rows, cols = (-(-n // c) for n, c in zip((self.T, self.S), self.inputs.cell, strict=True))
+        tall = self.inputs.cell[0] // min(self.cell[0], self.block[0])
+        wide = self.inputs.cell[1] // self.cell[1]
+        x = x if tall == wide == 1 else pool_blocks(x, tall, wide, how)
         return x[:, :rows, :cols]

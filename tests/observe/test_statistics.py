@@ -11,7 +11,8 @@ from glasshead.attention.mask import ALLOW_ALL, Mask
 from glasshead.attention.scores import PLAIN, Scoring
 from glasshead.errors import BackendError, ConfigError, MaskError, ShapeError
 from glasshead.observe import triton_engine
-from glasshead.observe.engine import EngineInput, lag_starts
+from glasshead.observe.engine import EngineInput
+from glasshead.observe.lags import lag_starts
 from glasshead.observe.statistics import HeadStatistics, observe
 from tests.observe.dense import assert_matches, dense
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import PLAIN, Scoring
 from glasshead.observe import tile_engine
+from glasshead.observe.lags import LagSums
 from glasshead.observe.statistics import observe
-from glasshead.observe.tile_operations import Lags, strongest
-from glasshead.observe.visible_keys import by_token, earlier_keys, reach
+from glasshead.observe.tile_operations import top_columns
+from glasshead.observe.visible_keys import count_visible, earlier_copies, sort_by_token
 from tests.observe.dense import assert_matches, dense
 
 SIZES = st.sampled_from([1, 2, 3, 7, 31, 32, 37, 61, 97])
@@ -95,9 +96,9 @@ def test_infinite_biases_hide_pairs():
 
 
 @given(st.integers(1, 5), st.integers(1, 700), st.integers(1, 9), st.integers(0, 99))
-def test_strongest_is_topk(rows, n, k, seed):
+def test_top_columns_are_topk(rows, n, k, seed):
     x = torch.randn(rows, n, generator=torch.Generator().manual_seed(seed))
-    values, places = strongest(x, k)
+    values, places = top_columns(x, k)
     expected = x.topk(min(k, n))
     torch.testing.assert_close(values, expected.values)
     torch.testing.assert_close(x.gather(1, places), expected.values)
@@ -107,7 +108,7 @@ def test_strongest_is_topk(rows, n, k, seed):
 def test_lags_are_added_where_they_belong(n, m, first, step):
     w = torch.rand(n, m, dtype=torch.float64, generator=torch.Generator().manual_seed(n * m))
     out, expected = torch.zeros(n + m, dtype=torch.float64), torch.zeros(n + m, dtype=torch.float64)
-    Lags(n, m, m, w.device, first, step).add(out, w)
+    LagSums(n, m, m, w.device, first, step).add(out, w)
     for i in range(first, n, step):
         for j in range(m):
             expected[m + i - j] += w[i, j]
@@ -116,17 +117,17 @@ def test_lags_are_added_where_they_belong(n, m, first, step):
 
 @settings(deadline=None)
 @given(calls())
-def test_reach_counts_what_the_mask_allows(call):
+def test_visible_pairs_are_what_the_mask_allows(call):
     q, k, mask, _, _, queries = call
     (B, H, T, _), S = q.shape, k.shape[2]
-    sizes, lookers = reach(mask, T, S, queries, q.device)
+    sizes, lookers = count_visible(mask, T, S, queries, q.device)
     allowed = torch.from_numpy(dense(q, k, mask, queries=queries).allowed)
     assert torch.equal(sizes.expand(B, H, T), allowed.sum(-1))
     assert torch.equal(lookers.expand(B, H, S), allowed.sum(-2))
 
 
 def test_only_the_latest_16_copies_are_looked_up():
-    found = earlier_keys(*by_token(torch.zeros(1, 40, dtype=torch.long), Mask()), 2)
+    found = earlier_copies(*sort_by_token(torch.zeros(1, 40, dtype=torch.long), Mask()), 2)
     assert found[0, 1].tolist() == [*range(38, 22, -1)]
 
 

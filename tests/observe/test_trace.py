@@ -172,7 +172,7 @@ def test_the_last_level_fits_a_page_and_the_cache_stays_small(monkeypatch):
     assert seen.levels(4) == 5  # 47 / 2^4 is at most 4, 47 / 2^3 is not
     assert seen.cells(4, 0, -1).mean.shape == (3, 3)
     seen.cells(4, 0, 0)
-    assert len(seen._pages) == 3
+    assert len(seen._pages._values) == 3
 
 
 def test_many_threads_may_ask_at_once(monkeypatch):

@@ -9,7 +9,8 @@ import sys
 import pytest
 import torch
 
-from glasshead.observe.gathering import bucket, gathered
+from glasshead.observe.lags import bucket
+from glasshead.observe.triton_lookups import sort_by_group
 from tests.observe.triton_cases import CASES, check
 
 needs_triton = pytest.mark.skipif(
@@ -45,10 +46,10 @@ def test_every_width_of_a_head_agrees(D, dtype):
     check("cuda", 401, 499, Mask(causal=True), H=2, D=D, dtype=dtype, overview=16)
 
 
-def test_entries_are_gathered_by_the_group_that_they_name():
+def test_entries_are_sorted_by_the_group_that_they_name():
     g = torch.Generator().manual_seed(0)
     named = torch.randint(0, 12, (500,), generator=g)  # 11 is no group
-    order, group, first, end = gathered(named, 11, 16)
+    order, group, first, end = sort_by_group(named, 11, 16)
     covered = []
     for block, start in zip(group.tolist(), first.tolist(), strict=True):
         if block >= 0:

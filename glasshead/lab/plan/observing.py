@@ -9,7 +9,7 @@ from glasshead.lab.plan.operations import Setting, operations, pairs
 from glasshead.lab.plan.shapes import Counts
 from glasshead.lab.plan.training import seconds_by_kind, waited_for_python
 from glasshead.model.gpt import GPTConfig
-from glasshead.observe.engine import lag_starts
+from glasshead.observe.lags import lag_starts
 from glasshead.observe.statistics import OVERVIEW, cell_side
 from glasshead.observe.tile_engine import BAND, ROWS
 
