@@ -1,32 +1,39 @@
 """Build a Transformer from its attention up, and see what every head attends to.
 
-A run is a folder that `glasshead train` or `glasshead import` made. Load it once and use it; what
-takes a run also takes its path.
+Train a model on a text, or on pairs of sentences. The result is a run: a model, its tokenizer and
+its config, stored in a folder. `glasshead train` makes the same.
 
     import glasshead, torch
 
-    poems = glasshead.load("runs/poems")
-    poems.model, poems.tokenizer, poems.config
-    print(glasshead.complete(poems, "春江", max_tokens=50, temperature=0.8))
+    run = glasshead.train("poems.txt", preset="nano", out="runs/poems", steps=20)
+    run = glasshead.load("runs/poems")
+    run.model, run.tokenizer, run.config, run.metrics
+
+What takes a run also takes its path.
+
+    print(glasshead.generate(run, "春江", max_tokens=50, temperature=0.8))
     print(glasshead.translate("runs/de-en", "Ein Hund rennt."))
 
-Look at what its heads looked at. Every weight is exact, and the model runs as fast as without.
+See what its heads attend to. Every weight is exact, and the model runs on its usual fast kernels.
 
-    seen = glasshead.look(poems, "春江潮水连海平")
-    seen.row(layer=1, head=0, query=-1)        # weights of the last token; they sum to 1
-    seen.top(layer=1, head=0, query=-1, k=3)   # the tokens it looked at most
-    seen.show()                                # the page on it, in a notebook
-    seen.save("poems.glass")                   # one file ...
-    glasshead.open_glass("poems.glass")        # ... which opening does not read
+    trace = glasshead.look(run, "春江潮水连海平")
+    trace.row(layer=1, head=0, query=-1)        # weights of the last token; they sum to 1
+    trace.top(layer=1, head=0, query=-1, k=3)   # the tokens with the largest weights
+    trace.show()                                # the interactive page, in a notebook
+    trace.save("poems.glass")                   # one file ...
+    glasshead.open_glass("poems.glass")         # ... which is opened without reading it whole
 
-The same for any module of yours, or of the transformers library, whatever you call it with:
+The same for any module of yours or of the transformers library, however you call it; and what it
+computes without some heads.
 
-    ids = torch.tensor([poems.tokenizer.prompt_ids("春江潮水")])
-    with glasshead.observing(poems.model) as seen:
-        poems.model(ids)
-    seen.weights(layer=0)                      # (B, H, T, S)
+    ids = torch.tensor([run.tokenizer.prompt_ids("春江潮水")])
+    with glasshead.observing(run.model) as trace:
+        run.model(ids)
+    trace.weights(layer=0)                      # (B, H, T, S)
+    with glasshead.ablating(run.model, heads=[(1, 0)]):
+        run.model(ids)
 
-Models come from the transformers library and go there; a folder of it also loads as it is.
+Models come from the transformers library and go there; its folders also load directly.
 
     glasshead.import_model("models/gpt2", "runs/gpt2")
     glasshead.export_model("runs/gpt2", "models/mine")
@@ -39,63 +46,69 @@ A mistake is one line and a hint.
     except glasshead.GlassheadError as error:
         print(error, error.hint, sep="\\n")
 
-Layers to build with lie in `glasshead.attention` and `glasshead.model`; `glasshead --help` has the
-same words for the command line.
+Classes to build with: `MultiHeadAttention`, `Mask`, `GPT`, `GPTConfig`, `Transformer` and
+`TransformerConfig`; more are in `glasshead.attention` and `glasshead.model`. `glasshead --help` has
+the same words for the command line.
 """
 
 from typing import TYPE_CHECKING
 
+from glasshead.lazy import lazy_names
 from glasshead.observe import showing as _showing
 
 if TYPE_CHECKING:
+    from glasshead.api.inference import complete, generate, look, translate
+    from glasshead.api.train import train
+    from glasshead.attention import Mask as Mask
+    from glasshead.attention import MultiHeadAttention as MultiHeadAttention
+    from glasshead.checkpoint import Run as Run
     from glasshead.checkpoint import export_model, import_model, load
     from glasshead.errors import GlassheadError as GlassheadError
-    from glasshead.generation.simple import complete, look, translate
+    from glasshead.model import GPT as GPT
+    from glasshead.model import GPTConfig as GPTConfig
+    from glasshead.model import Transformer as Transformer
+    from glasshead.model import TransformerConfig as TransformerConfig
+    from glasshead.observe.ablation import Edge as Edge
+    from glasshead.observe.ablation import ablating
     from glasshead.observe.recording import observing
+    from glasshead.observe.trace import Trace as Trace
     from glasshead.observe.trace import open_glass
 
-# GlassheadError is here as well; listed, its builtin methods would fill half of the page.
+# Functions only: `help(glasshead)` prints everything that is listed here, and the methods that our
+# classes inherit from torch.nn.Module would fill a hundred pages.
 __all__ = [
     "__version__",
+    "ablating",
     "complete",
     "export_model",
+    "generate",
     "import_model",
     "load",
     "look",
     "observing",
     "open_glass",
+    "train",
     "translate",
 ]
 
 __version__ = "0.1.0"
 
-_showing.shown_by("glasshead.serve.notebook")  # who looks knows no page
+_showing.shown_by("glasshead.serve.notebook")  # `observe` may not import the page
 
-# Where each name lies. It is fetched when it is first asked for: `import glasshead` is cheap.
-_PLACES = {
-    "GlassheadError": "errors",
-    "complete": "generation.simple",
-    "export_model": "checkpoint",
-    "import_model": "checkpoint",
-    "load": "checkpoint",
-    "look": "generation.simple",
-    "observing": "observe.recording",
-    "open_glass": "observe.trace",
-    "translate": "generation.simple",
+# Where each name is. It is imported when it is first used, so that `import glasshead` is cheap.
+_NAMES = {
+    "api.inference": ["complete", "generate", "look", "translate"],
+    "api.train": ["train"],
+    "attention.mask": ["Mask"],
+    "attention.multihead": ["MultiHeadAttention"],
+    "checkpoint": ["Run", "export_model", "import_model", "load"],
+    "errors": ["GlassheadError"],
+    "model.gpt": ["GPT", "GPTConfig"],
+    "model.transformer": ["Transformer", "TransformerConfig"],
+    "observe.ablation": ["Edge", "ablating"],
+    "observe.trace": ["Trace", "open_glass"],
+    "observe.recording": ["observing"],
 }
 
-if not TYPE_CHECKING:  # a name that there is not is then seen before anything runs
-
-    def __getattr__(name: str) -> object:
-        from importlib import import_module
-
-        if name not in _PLACES:
-            raise AttributeError(f"module 'glasshead' has no attribute '{name}'")
-        found = getattr(import_module(f"glasshead.{_PLACES[name]}"), name)
-        globals()[name] = found
-        return found
-
-    def __dir__() -> list[str]:
-        ways = {"__getattr__", "__dir__", "TYPE_CHECKING"}
-        own = {name for name in globals() if name[:1] != "_" or name[:2] == "__"}
-        return sorted({*own, *_PLACES} - ways)
+if not TYPE_CHECKING:  # a type checker then finds names that do not exist
+    __getattr__, __dir__ = lazy_names(__name__, globals(), _NAMES)

@@ -49,7 +49,15 @@ __all__ = [
 
 
 class GlassheadError(ValueError):
-    """A mistake that one line can explain and one hint can mend."""
+    """A mistake that one line can explain and one hint can mend.
+
+    >>> import glasshead
+    >>> try:
+    ...     glasshead.train(preset="reeder")
+    ... except glasshead.GlassheadError as error:
+    ...     print(error, error.hint, sep="; ")
+    there is no preset 'reeder'; did you mean 'reader'?
+    """
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)

@@ -15,6 +15,7 @@ from docs._build.imports import PACKAGE, ROOT, ROW, imported, part_of
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 MAX_LINES = 400
+OURS = {"glasshead", "lessons", "bench", "docs", "tools"}
 BANNED_NAMES = {"utils.py", "common.py", "helpers.py", "misc.py"}
 
 
@@ -141,6 +142,27 @@ def exported(source: str) -> set[str]:
     return set()
 
 
+def private_names(source: str) -> list[str]:
+    """Names with an underscore that a source takes from a module of the project."""
+    found, modules = list[str](), set[str]()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.ImportFrom(module=module, names=names, level=level) if (
+                level or (module or "").partition(".")[0] in OURS
+            ):
+                modules |= {alias.asname or alias.name for alias in names}
+                found += [f"{module}.{alias.name}" for alias in names if is_private(alias.name)]
+            case ast.Attribute(value=ast.Name(id=module), attr=name) if (
+                module in modules and is_private(name) and module.islower()
+            ):
+                found.append(f"{module}.{name}")
+    return found
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
 def defined(source: str) -> set[str]:
     names: set[str] = set()
     for node in ast.walk(ast.parse(source)):
@@ -177,8 +199,49 @@ def test_a_name_in_all_that_does_not_exist_is_found():
     assert exported(source) - defined(source) == {"gone"}
 
 
-def test_examples_in_docstrings_are_true():
-    """What was printed instead is in the captured output."""
+def test_no_module_uses_private_names_of_another():
+    files = [path for folder in OURS for path in sorted((ROOT / folder).rglob("*.py"))]
+    assert len(files) > 300
+    found = {short(path): private_names(path.read_text(encoding="utf-8")) for path in files}
+    assert {name: names for name, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from glasshead.model.gpt import _init",
+        "def f():\n    from .gpt import GPT, _init",
+        "from glasshead.model import gpt\ngpt._init()",
+    ],
+)
+def test_a_private_name_of_another_module_is_found(source):
+    assert len(private_names(source)) == 1
+
+
+def test_own_private_names_and_those_of_others_are_not_found():
+    source = "import torch\nfrom glasshead import __version__\ntorch._C\nself._x\n_f()"
+    assert private_names(source) == []
+
+
+@pytest.mark.parametrize("part", ["attention", "model"])
+def test_a_package_exports_what_its_modules_do(part):
+    """All that they list; of three modules only what is for others than this package."""
+    package, chosen = importlib.import_module(f"glasshead.{part}"), {"layers", "scores"}
+    for module, names in package._NAMES.items():
+        listed = set(importlib.import_module(f"glasshead.{part}.{module}").__all__)
+        assert set(names) <= listed if module in chosen else set(names) == listed, module
+    assert sorted(package.__all__) == sorted(set(package.__all__))
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+        assert name in dir(package)
+    with pytest.raises(AttributeError, match=f"'glasshead.{part}' has no attribute 'Musk'"):
+        package.Musk  # noqa: B018
+
+
+def test_examples_in_docstrings_are_true(tmp_path, monkeypatch):
+    """What was printed instead is in the captured output. Examples may write files."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     paths = [path for path in MODULES if ">>> " in path.read_text(encoding="utf-8")]
     results = {short(path): doctest.testmod(importlib.import_module(dotted(path)))
                for path in paths}  # fmt: skip

@@ -20,8 +20,11 @@ from glasshead.text.tokenizer import ByteTokenizer, CharTokenizer
 from tests.generation.runs import make_run
 from tests.generation.translators import SPECIALS, make_translator
 
-NAMES = {*glasshead.__all__, "GlassheadError"} - {"__version__"}
-FUNCTIONS = sorted(NAMES - {"GlassheadError"})
+CLASSES = {
+    *("Edge", "GPT", "GPTConfig", "GlassheadError", "Mask", "MultiHeadAttention"),
+    *("Run", "Trace", "Transformer", "TransformerConfig"),
+}
+FUNCTIONS = sorted({*glasshead.__all__} - {"__version__", "complete"})
 ROOT = Path(glasshead.__file__).parents[1]
 POEM = "春江潮水连海平，海上明月共潮生。"
 
@@ -32,6 +35,7 @@ def place(tmp_path_factory):
     path = tmp_path_factory.mktemp("place")
     (path / "runs").mkdir()
     make_run(path / "runs/poems", CharTokenizer.train(POEM), max_len=29)
+    (path / "poems.txt").write_text(f"{POEM}\n" * 60, encoding="utf-8")
     make_translator(path / "runs/de-en", ByteTokenizer(SPECIALS))
     return path
 
@@ -49,11 +53,13 @@ def test_the_page_is_true(place, monkeypatch, capsys):
 
     foreign.folder(place / "models/gpt2", "gpt2")
     monkeypatch.chdir(place)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(place / "cache"))
     known = {}
     for code in examples():
+        code = code.replace('out="runs/poems"', 'out="runs/poem"')  # "runs/poems" is smaller
         exec(compile(code, "help(glasshead)", "exec"), known)
-    assert isinstance(known["poems"].model, torch.nn.Module)
-    assert known["seen"].weights(layer=0).shape == (1, 4, 4, 4)
+    assert isinstance(known["run"].model, torch.nn.Module)
+    assert known["trace"].weights(layer=0).shape == (1, 4, 4, 4)
     out = capsys.readouterr().out
     assert "runs/peoms does not exist" in out
     assert "did you mean 'runs/poems'" in out.lower()
@@ -61,8 +67,10 @@ def test_the_page_is_true(place, monkeypatch, capsys):
 
 def test_the_page_speaks_of_every_name():
     code = "\n".join(examples())
-    for name in NAMES:
+    for name in [*FUNCTIONS, "GlassheadError"]:
         assert f"glasshead.{name}" in code
+    for name in CLASSES - {"Edge", "Run", "Trace"}:
+        assert name in (glasshead.__doc__ or "")
 
 
 def test_help_shows_the_page_and_what_each_function_takes():
@@ -81,14 +89,24 @@ def test_every_function_has_types_and_says_what_it_does(name):
     assert hints.keys() == {*inspect.signature(plain).parameters, "return"}
 
 
+@pytest.mark.parametrize("name", [*FUNCTIONS, *sorted(CLASSES)])
+def test_every_name_has_an_example(name):
+    """`test_architecture.py` runs them."""
+    assert ">>> " in (inspect.getdoc(getattr(glasshead, name)) or "")
+
+
+def test_complete_is_generate_by_its_earlier_name():
+    assert glasshead.complete is glasshead.generate
+
+
 def test_names_are_listed_and_fetched_only_when_asked_for():
     code = (
         "import sys, glasshead; names = dir(glasshead); "
-        "assert {*glasshead.__all__, 'GlassheadError'} <= {*names}, names; "
+        "assert {*glasshead.__all__, 'GPT', 'GlassheadError'} <= {*names}, names; "
         "assert not [name for name in names if name[0] == '_' != name[1]], names; "
         "assert 'torch' not in sys.modules and 'numpy' not in sys.modules; "
         "from glasshead import *; assert load is glasshead.load; assert 'torch' in sys.modules; "
-        "import glasshead.generation.simple; assert callable(glasshead.translate)"
+        "import glasshead.api.train; assert callable(glasshead.translate)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
@@ -109,16 +127,16 @@ def test_a_completion_is_what_the_stream_writes(place):
     ids = [loaded.tokenizer.encode_ids("春江").tolist()]
     pieces = stream(loaded.model, loaded.tokenizer, ids, GREEDY, max_tokens=17)
     text = "".join(piece.text for piece in pieces)
-    assert glasshead.complete(loaded, "春江", max_tokens=17, temperature=0) == text
-    assert glasshead.complete(place / "runs/poems", "春江", max_tokens=17, temperature=0) == text
+    assert glasshead.generate(loaded, "春江", max_tokens=17, temperature=0) == text
+    assert glasshead.generate(place / "runs/poems", "春江", max_tokens=17, temperature=0) == text
     stop = text[5]
     expected = text[: text.index(stop)]
     for given in (stop, [stop]):
-        some = glasshead.complete(loaded, "春江", max_tokens=17, temperature=0, stop=given)
+        some = glasshead.generate(loaded, "春江", max_tokens=17, temperature=0, stop=given)
         assert some == expected
-    one, two = (glasshead.complete(loaded, "", max_tokens=29, seed=7) for _ in range(2))
+    one, two = (glasshead.generate(loaded, "", max_tokens=29, seed=7) for _ in range(2))
     assert one == two
-    drawn = {glasshead.complete(loaded, "春", max_tokens=29) for _ in range(5)}
+    drawn = {glasshead.generate(loaded, "春", max_tokens=29) for _ in range(5)}
     assert len(drawn) > 1
 
 
@@ -141,9 +159,9 @@ def test_looking_at_what_is_loaded_is_looking_at_the_run(place):
 def test_a_run_of_another_kind_is_named_with_what_fits(place):
     with pytest.raises(InputError, match="which does not translate") as found:
         glasshead.translate(place / "runs/poems", "Ein")
-    assert "glasshead.complete" in found.value.hint
+    assert "glasshead.generate" in found.value.hint
     with pytest.raises(GlassheadError, match="does not continue texts") as found:
-        glasshead.complete(place / "runs/de-en", "Ein")
+        glasshead.generate(place / "runs/de-en", "Ein")
     assert "glasshead.translate" in found.value.hint
     with pytest.raises(GlassheadError, match="max_tokens"):
-        glasshead.complete(place / "runs/poems", "春", max_tokens=0)
+        glasshead.generate(place / "runs/poems", "春", max_tokens=0)

@@ -11,12 +11,13 @@ PACKAGE = ROOT / "glasshead"
 
 # A part imports itself and parts of earlier rows. Parts in one row do not know each other.
 ORDER = [
-    ["errors"],
+    ["errors", "lazy"],
     ["machine"],
     ["text", "attention"],
     ["model", "observe"],
     ["checkpoint"],
     ["training", "generation"],
+    ["api"],
     ["page"],
     ["lab", "serve"],
     ["cli"],

@@ -56,7 +56,7 @@ def _blocks(text: str) -> Iterator[str]:
             if examples[0]:
                 yield prose("\n".join(bare[: examples[0]]))
             yield fence(_dedented(lines[examples[0] :]), "pycon")
-        elif bare[0] in {"Args:", "Returns:"}:
+        elif bare[0] in {"Args:", "Returns:", "Raises:"}:
             yield f"**{bare[0][:-1]}**" + "\n\n" + _entries(lines[1:])
         elif all(line.startswith("    ") for line in lines):
             yield fence(_dedented(lines), "python" if _is_python(_dedented(lines)) else "text")

@@ -8,20 +8,26 @@ from pathlib import Path
 from docs._build.imports import PACKAGE
 from docs._build.markdown import fence, from_docstring
 
-PARTS = ("attention", "model", "observe", "text", "training", "generation", "checkpoint")
+PARTS = ("attention", "model", "observe", "text", "training", "generation", "checkpoint", "api")
 WIDTH = 88
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def package_page() -> str:
-    """The package's own names, which lie in its parts."""
+    """The names at the top of the package: functions first, then classes."""
     module = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
-    places = next(ast.literal_eval(v) for name, v in assigned(module) if name == "_PLACES")
+    names = next(ast.literal_eval(v) for name, v in assigned(module) if name == "_NAMES")
+    found = [
+        find(name, PACKAGE.joinpath(*place.split(".")))
+        for place, some in names.items()
+        for name in some
+        if name != "complete"  # another name of generate
+    ]
+    found.sort(key=lambda one: (isinstance(one[0], ast.ClassDef), one[0].name.lower()))
     out = ["# glasshead", from_docstring(ast.get_docstring(module) or "")]
-    for name, place in sorted(places.items(), key=lambda item: item[0].lower()):
-        node, where = find(name, PACKAGE.joinpath(*place.split(".")))
-        out += [f"## {name}", *described(node, "###"), f"*`{where}`*"]
+    for node, where in found:
+        out += [f"## {node.name}", *described(node, "###"), f"*`{where}`*"]
     return "\n\n".join(out) + "\n"
 
 

@@ -28,6 +28,11 @@ __all__ = ["ALLOW_ALL", "Mask", "padding"]
 class Mask:
     """Which keys a query may attend to. All the rules that are set must allow a pair.
 
+    >>> (Mask(causal=True) & Mask(window=2)).to_tensor(3, 3).int()
+    tensor([[1, 0, 0],
+            [1, 1, 0],
+            [0, 1, 1]], dtype=torch.int32)
+
     Args:
         causal: no key after the query's own position.
         window: only keys less than `window` positions away, the query's own included.

@@ -1,11 +1,4 @@
-"""Multi-head attention: self or cross, grouped-query, on any kernel.
-
->>> attention = MultiHeadAttention(d_model=32, n_heads=4)
->>> x = torch.randn(2, 7, 32)
->>> seen = attention(x, mask=Mask(causal=True), weights=True)
->>> seen.out.shape, seen.weights.shape
-(torch.Size([2, 7, 32]), torch.Size([2, 4, 7, 7]))
-"""
+"""Multi-head attention: self or cross, grouped-query, on any kernel."""
 
 from dataclasses import dataclass
 
@@ -37,6 +30,11 @@ class AttentionOutput:
 
 class MultiHeadAttention(nn.Module):
     """H heads in parallel, each with its own queries, keys and values.
+
+    >>> attention = MultiHeadAttention(d_model=32, n_heads=4)
+    >>> found = attention(torch.randn(2, 7, 32), mask=Mask(causal=True), weights=True)
+    >>> found.out.shape, found.weights.shape
+    (torch.Size([2, 7, 32]), torch.Size([2, 4, 7, 7]))
 
     Args:
         d_model: width C of the input and the output.

@@ -38,6 +38,11 @@ class Exported:
 def export_model(run: str | Path, out: str | Path) -> Exported:
     """Write the best parameters of a run as a folder that the transformers library loads.
 
+    >>> import glasshead
+    >>> run = glasshead.train("abc\\n" * 99, preset="llama", steps=2, max_len=8, quiet=True)
+    >>> glasshead.export_model(run.path, "models/abc").architecture
+    'LlamaForCausalLM'
+
     Args:
         run: a run's folder.
         out: the folder to make: config.json, safetensors, tokenizer and a model card, in the family

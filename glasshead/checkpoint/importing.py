@@ -26,7 +26,13 @@ Say = Callable[[str], object]
 
 
 def import_model(source: str | Path, out: str | Path, say: Say | None = None) -> RunFolder:
-    """Make a run of a model of another program.
+    """Convert a model of another program into a run.
+
+    >>> import glasshead
+    >>> run = glasshead.train("abc\\n" * 99, preset="llama", steps=2, max_len=8, quiet=True)
+    >>> exported = glasshead.export_model(run.path, "models/llama")  # or a model of yours
+    >>> glasshead.import_model(exported.path, "runs/llama").config.kind
+    'gpt'
 
     Args:
         source: a folder with config.json, safetensors and a tokenizer, a name on the hub, or a
@@ -53,7 +59,13 @@ def import_model(source: str | Path, out: str | Path, say: Say | None = None) ->
 
 
 def load(path: str | Path) -> Run:
-    """A model that is ready for use, its tokenizer and its config.
+    """Load a model that is ready for use, its tokenizer and its config.
+
+    >>> import glasshead
+    >>> path = glasshead.train("abc\\n" * 99, steps=2, d_model=16, max_len=8, quiet=True).path
+    >>> run = glasshead.load(path)
+    >>> run.tokenizer.encode_ids("abc").tolist(), run.model.training
+    ([1, 2, 3], False)
 
     Args:
         path: a run, of which the best parameters so far are taken; or a folder of the transformers

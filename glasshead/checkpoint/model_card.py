@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from glasshead.checkpoint.run import RunFolder
+from glasshead.checkpoint.run import RunFolder, read_metrics
 from glasshead.model.pretrained import HoldingFamily
 
 __all__ = ["model_card"]
@@ -22,7 +22,7 @@ def model_card(run: RunFolder, name: str, family: HoldingFamily[Any], n_params: 
         f"# {name}",
         f"A `{family.architecture}` of {n_params:,} parameters, exported by Glasshead.",
         "## Data\n\n" + _data(config.data),
-        "## Results\n\n" + _results(run.path / "metrics.jsonl"),
+        "## Results\n\n" + _results(read_metrics(run.path)),
         "## Settings of the model\n\n" + _table(config.model),
     ]
     if config.train:
@@ -46,17 +46,9 @@ def _data(data: Mapping[str, Any]) -> str:
     return "\n".join(lines) or "Nothing is known of it."
 
 
-def _results(file: Path) -> str:
+def _results(metrics: list[dict[str, Any]]) -> str:
     """The best and the last evaluation of a run."""
-    evaluations = []
-    if file.exists():
-        for line in file.read_text(encoding="utf-8").splitlines():
-            try:
-                row = json.loads(line)
-            except ValueError:  # the last line of a run that was killed
-                continue
-            if isinstance(row, dict) and isinstance(row.get("val_loss"), float):
-                evaluations.append(row)
+    evaluations = [row for row in metrics if isinstance(row.get("val_loss"), float)]
     if not evaluations:
         return "It was not evaluated here."
     best = min(evaluations, key=lambda row: row["val_loss"])

@@ -69,13 +69,26 @@ class RunConfig:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A trained model, ready for use."""
+    """A trained model, ready for use: what `glasshead.load` and `glasshead.train` return.
+
+    >>> import glasshead
+    >>> run = glasshead.train("小猫饿了。\\n" * 30, steps=2, d_model=16, max_len=8, quiet=True)
+    >>> run.model.config.d_model, run.tokenizer.encode_ids("饿了").tolist()
+    (16, [5, 2])
+    >>> [line["step"] for line in run.metrics if "val_loss" in line]
+    [0, 1, 2]
+    """
 
     model: nn.Module  # in evaluation mode
     tokenizer: Tokenizer
     config: RunConfig
     path: Path
-    step: int
+    step: int  # of the parameters, which are the best so far
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of metrics.jsonl; none if the model was not trained here."""
+        return read_metrics(self.path)
 
     @property
     def reads_small_letters(self) -> bool:
@@ -179,6 +192,19 @@ class RunFolder(States):
         """The model's parameters; with `read` one at a time, as `write_tensors` has it."""
         with atomic_write(self.path / "model.safetensors") as file:
             write_tensors(file, tensors, {"format": "pt", "step": str(step)}, read)
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """Read metrics.jsonl of a run's folder, without the half line that a kill may leave."""
+    file, found = folder / "metrics.jsonl", []
+    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
+        try:
+            values = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(values, dict):
+            found.append(values)
+    return found
 
 
 def parameters(model: nn.Module) -> dict[str, Tensor]:

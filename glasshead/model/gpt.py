@@ -1,10 +1,4 @@
-"""GPT: token embeddings, blocks of attention and feed-forward, and a head over the vocabulary.
-
-One config spans the whole way from a bigram table (no layers at all) to today's models:
-
-    >>> GPT(GPTConfig(vocab_size=6148, max_len=8, n_layers=0, d_model=32, positions="none"))
-    GPT of 399,620 parameters
-"""
+"""GPT: token embeddings, blocks of attention and feed-forward, and a head over the vocabulary."""
 
 import math
 from collections.abc import Sequence
@@ -23,7 +17,13 @@ __all__ = ["GPT", "GPTConfig"]
 
 @dataclass(frozen=True)
 class GPTConfig:
-    """What a GPT is made of. Every field is a flag of `glasshead train`."""
+    """What a GPT is made of. Every field is a flag of `glasshead train`.
+
+    One config spans the whole way from a bigram table (no layers at all) to today's models:
+
+    >>> GPT(GPTConfig(vocab_size=6148, max_len=8, n_layers=0, d_model=32, positions="none"))
+    GPT of 399,620 parameters
+    """
 
     vocab_size: int
     max_len: int = 256  # the longest text it is trained on; learned positions end there
@@ -74,7 +74,12 @@ class GPTConfig:
 
 
 class GPT(nn.Module):
-    """Predicts each token from those before it."""
+    """Predicts each token from those before it.
+
+    >>> model = GPT(GPTConfig(vocab_size=7, n_layers=2, d_model=16))
+    >>> model(torch.arange(5)[None]).shape  # (B, T, V)
+    torch.Size([1, 5, 7])
+    """
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()

@@ -6,9 +6,6 @@
 
 Padding is found by its id. On whichever side it stands, it is never looked at and takes no
 position, so it changes nothing.
-
-    >>> Transformer(TransformerConfig(vocab_size=1000, d_model=64, n_layers=2))
-    Transformer of 297,728 parameters
 """
 
 import math
@@ -37,7 +34,11 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """What a Transformer is made of. Every field is a flag of `glasshead train --pairs`."""
+    """What a Transformer is made of. Every field is a flag of `glasshead train --pairs`.
+
+    >>> Transformer(TransformerConfig(vocab_size=1000, d_model=64, n_layers=2))
+    Transformer of 297,728 parameters
+    """
 
     vocab_size: int
     max_len: int = 256  # the longest sentence it is trained on; learned positions end there
@@ -214,7 +215,13 @@ class Decoder(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Predicts each token of a translation from the source and the tokens before it."""
+    """Predicts each token of a translation from the source and the tokens before it.
+
+    >>> model = Transformer(TransformerConfig(vocab_size=11, d_model=16, n_layers=1))
+    >>> source, target_in = torch.arange(1, 6)[None], torch.arange(1, 4)[None]
+    >>> model(source, target_in).shape  # (B, T, V)
+    torch.Size([1, 3, 11])
+    """
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()

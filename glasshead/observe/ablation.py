@@ -37,6 +37,14 @@ BAND = 2**22  # weights that are computed at a time
 class Edge:
     """From a query to a key: what `ablating` takes away.
 
+    >>> import glasshead, torch
+    >>> model = glasshead.GPT(glasshead.GPTConfig(vocab_size=7, n_layers=2, d_model=16))
+    >>> edge = glasshead.Edge(query=4, key=1, layer=0)
+    >>> with glasshead.ablating(model, edges=[edge]), glasshead.observing(model) as trace:
+    ...     logits = model(torch.arange(5)[None])
+    >>> trace.weights(layer=0)[0, :, 4, 1].tolist()  # of each head
+    [0.0, 0.0, 0.0, 0.0]
+
     Args:
         key: the position that is looked at, or a slice of positions.
         query: the position that looks, or a slice of them; every one when None.
@@ -63,6 +71,14 @@ def ablating(
     renormalise: bool = True,
 ) -> Iterator[None]:
     """Run the model without these heads and edges inside the `with`; then it is as it was.
+
+    >>> import glasshead, torch
+    >>> model = glasshead.GPT(glasshead.GPTConfig(vocab_size=7, n_layers=2, d_model=16))
+    >>> ids = torch.arange(5)[None]
+    >>> with glasshead.ablating(model, heads=[(1, 0)]):  # layer 1, head 0
+    ...     without = model(ids)
+    >>> torch.equal(without, model(ids))
+    False
 
     Args:
         model: one of ours, or one of `transformers` (edges: on sdpa or eager, without a cache).

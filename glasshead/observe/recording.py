@@ -69,6 +69,13 @@ def observing(
 ) -> Iterator[Trace]:
     """Record the attention of every layer inside the `with`.
 
+    >>> import glasshead, torch
+    >>> model = glasshead.GPT(glasshead.GPTConfig(vocab_size=7, n_layers=2, d_model=16))
+    >>> with glasshead.observing(model) as trace:
+    ...     logits = model(torch.arange(5)[None])
+    >>> trace.weights(layer=1).shape  # (B, H, T, S)
+    torch.Size([1, 4, 5, 5])
+
     Args:
         model: one of ours, one of `transformers`, or a module that contains such.
         layers: attention layers to record, by index or by module name; all when None.

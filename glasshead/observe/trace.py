@@ -44,6 +44,15 @@ class TopKeys(NamedTuple):
 class Trace:
     """The attention that `observing` recorded, or that `open_glass` read from a file.
 
+    >>> import glasshead, torch
+    >>> model = glasshead.GPT(glasshead.GPTConfig(vocab_size=7, n_layers=2, d_model=16))
+    >>> with glasshead.observing(model, tokens=[list("abcde")]) as trace:
+    ...     logits = model(torch.arange(5)[None])
+    >>> [layer.name for layer in trace.layers]
+    ['blocks.0.attention', 'blocks.1.attention']
+    >>> trace.row(layer=0, head=3, query=-1).shape  # weights of the last token
+    torch.Size([5])
+
     `layers` lists the layers; methods take a layer's index or its name. `tokens` holds the tokens,
     a list for each sequence; `source_tokens` those of an encoder's text. `about` is for anything
     else that JSON can hold: the text itself, offsets.
@@ -248,7 +257,16 @@ class Trace:
 
 
 def open_glass(path: str | Path) -> Trace:
-    """Open a .glass file. Its tensors stay in the file until they are needed."""
+    """Open a .glass file. Its tensors stay in the file until they are needed.
+
+    >>> import glasshead, torch
+    >>> model = glasshead.GPT(glasshead.GPTConfig(vocab_size=7, n_layers=2, d_model=16))
+    >>> with glasshead.observing(model) as trace:
+    ...     logits = model(torch.arange(5)[None])
+    >>> trace.save("five.glass")
+    >>> torch.equal(glasshead.open_glass("five.glass").weights(0), trace.weights(0))
+    True
+    """
     from glasshead.observe.glass_file import read_glass
 
     return read_glass(Path(path))

@@ -35,7 +35,7 @@ from glasshead.text.parallel import EncodedUnit, Part, Unit, encode_units
 from glasshead.text.sources import BLOCK, Source, Unreadable, find_sources, read_pieces
 from glasshead.text.tokenizer import Tokenizer
 
-__all__ = ["TokenStore", "keep_streams", "token_store"]
+__all__ = ["TokenStore", "keep_streams", "keep_text", "token_store"]
 
 MAGIC = b"glassids"
 VERSION = 1
@@ -142,35 +142,59 @@ def token_store(
 
 
 def keep_streams(sources: Sequence[str | Path], folder: str | Path) -> list[str | Path]:
-    """The same sources, with what can be read only once, `-` and pipes, kept in files.
+    """Copy sources that can be read only once (`-` and pipes) into files; return all sources.
 
-    For whoever reads a corpus twice: once to train a tokenizer, once to encode.
+    For callers that read a corpus twice: once to train a tokenizer, once to encode.
     """
     return [
-        _kept(str(entry), Path(folder)) if str(entry) == "-" or Path(entry).is_fifo() else entry
+        _keep_stream(str(entry), Path(folder))
+        if str(entry) == "-" or Path(entry).is_fifo()
+        else entry
         for entry in sources
     ]
 
 
-def _kept(name: str, folder: Path) -> Path:
-    digest, temporary = sha256(), folder / f"stream.{secrets.token_hex(4)}.tmp"
+def _keep_stream(name: str, folder: Path) -> Path:
+    kept = Path("stream" + "".join(Path(name).suffixes[-2:]))
+    with nullcontext(sys.stdin.buffer) if name == "-" else open(name, "rb") as stream:
+        path = _keep(iter(lambda: stream.read(BLOCK), b""), folder, kept)
+    if path is None:
+        what = "standard input" if name == "-" else name
+        raise Unreadable(what, "empty", "send some text, or name a file")
+    return path
+
+
+def keep_text(text: str, folder: str | Path, name: str = "text.txt") -> Path:
+    """Write a text into `folder`, with a digest of it in the file's name; return the path."""
     try:
-        with (
-            nullcontext(sys.stdin.buffer) if name == "-" else open(name, "rb") as stream,
-            temporary.open("wb") as file,
-        ):
-            while block := stream.read(BLOCK):
+        data = text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"character {error.start} of the text is half of a surrogate pair",
+            hint="decode the text with errors='replace'",
+        ) from None
+    path = _keep([data], Path(folder), Path(name))
+    if path is None:
+        raise InputError("the text is empty", hint="give some text, or the path of a file")
+    return path
+
+
+def _keep(blocks: Iterable[bytes], folder: Path, name: Path) -> Path | None:
+    """Write blocks to STEM-DIGEST.SUFFIX; return None, and write nothing, if there are no bytes."""
+    digest, temporary = sha256(), folder / f"{name.name}.{secrets.token_hex(4)}.tmp"
+    try:
+        with temporary.open("wb") as file:
+            for block in blocks:
                 digest.update(block)
                 file.write(block)
         if not temporary.stat().st_size:
-            what = "standard input" if name == "-" else name
-            raise Unreadable(what, "empty", "send some text, or name a file")
-        suffix = "".join(Path(name).suffixes[-2:]) or ".txt"
-        path = folder / f"stream-{digest.hexdigest()[:20]}{suffix}"
+            return None
+        suffix = "".join(name.suffixes[-2:]) or ".txt"
+        path = folder / f"{name.name.partition('.')[0]}-{digest.hexdigest()[:20]}{suffix}"
         os.replace(temporary, path)
+        return path
     finally:
         temporary.unlink(missing_ok=True)
-    return path
 
 
 def _outside(folder: Path, found: Sequence[Source]) -> list[Source]:

@@ -1,6 +1,7 @@
 """What is seen of a run while it trains: a bar on a terminal, otherwise a line an evaluation."""
 
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -9,7 +10,15 @@ from itertools import pairwise
 from types import TracebackType
 from typing import Any
 
-__all__ = ["ProgressBar", "ProgressLines", "ProgressListener", "Status", "clock", "sparkline"]
+__all__ = [
+    "ProgressBar",
+    "ProgressLines",
+    "ProgressListener",
+    "Status",
+    "clock",
+    "new_listener",
+    "sparkline",
+]
 
 DRAW_SECONDS = 0.1  # at least, between two drawings of the bar
 
@@ -38,6 +47,9 @@ class ProgressListener:
         trace: TracebackType | None,
     ) -> None:
         pass
+
+    def on_tokenised(self, done: int, total: int) -> None:
+        """So many bytes of the text are tokenised."""
 
     def on_step(self, now: Status) -> None:
         pass
@@ -72,7 +84,7 @@ class ProgressBar(ProgressLines):
     def __init__(self, console: Any, clock: Callable[[], float] = time.monotonic) -> None:
         from rich.progress import BarColumn, Progress, TextColumn
 
-        self._clock, self._drawn = clock, -math.inf
+        self._clock, self._drawn, self._started = clock, -math.inf, clock()
         self._bar = Progress(
             TextColumn("step {task.fields[step]}"),
             BarColumn(bar_width=None),
@@ -95,6 +107,11 @@ class ProgressBar(ProgressLines):
 
     def __exit__(self, *error: Any) -> None:
         self._bar.stop()
+
+    def on_tokenised(self, done: int, total: int) -> None:
+        if self._clock() - self._started > 1:
+            end = "\n" if done >= total else ""
+            print(f"\rtokenising {100 * done / max(total, 1):.0f} %", end=end, file=sys.stderr)
 
     def on_log(self, step: int, values: dict[str, Any]) -> None:
         if "loss" in values:
@@ -133,6 +150,17 @@ class ProgressBar(ProgressLines):
 
     def say(self, line: str) -> None:
         self._bar.console.print(line, markup=False, highlight=False)
+
+
+def new_listener() -> ProgressListener:
+    """A bar on a terminal, otherwise lines; both on stderr."""
+    if not sys.stderr.isatty():
+        return ProgressLines()
+    from rich.console import Console
+
+    plain = bool(os.environ.get("NO_COLOR"))
+    console = Console(stderr=True, color_system=None if plain else "auto", highlight=False)
+    return ProgressBar(console)
 
 
 def summary(now: Status, values: dict[str, float], best: bool) -> str:

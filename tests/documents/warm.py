@@ -18,7 +18,7 @@ IMPORTED = (
     "glasshead.checkpoint",
     "glasshead.cli",
     "glasshead.generation.beam",
-    "glasshead.generation.simple",
+    "glasshead.api.inference",
     "glasshead.lab.walkthrough",
     "glasshead.observe.picture",
     "glasshead.serve.app",
