@@ -1,7 +1,7 @@
 """The command line: parse, call, print.
 
 Each command is a function in a module of its own. `--help` imports all of these modules, so they
-import NumPy, torch and everything else of weight inside the function.
+import NumPy, torch and other slow packages inside the function.
 """
 
 import errno
@@ -41,8 +41,7 @@ from glasshead.errors import GlassheadError, InputError, did_you_mean
 
 __all__ = ["COMMANDS", "app", "main", "run"]
 
-# One line a command: its word, and the function that does it. The order is that of `--help`:
-# to learn, to train and use, to look into, to move.
+# In the order of `--help`: to learn, to train and use, to look into models, to import and export.
 COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo.demo,
     "steps": steps.steps,
@@ -62,9 +61,9 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "plan": plan.plan,
     "doctor": doctor.doctor,
 }
-_FIRST = {"train", "look", "import"}  # of a group, before which `--help` leaves a line empty
+_FIRST = {"train", "look", "import"}  # `--help` prints an empty line before these
 
-# typer ships its own copy of click, older ones use click itself; this is the class of either.
+# typer ships its own copy of click, older versions use click itself; this is the class of either.
 UsageError: Any = typer.BadParameter.__mro__[1]
 
 
@@ -96,8 +95,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"glasshead {__version__}")
         raise typer.Exit
 
@@ -106,7 +105,7 @@ def _version(wanted: bool) -> None:
 def _glasshead(
     ctx: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print it.")
     ] = False,
 ) -> None:
     """Build a Transformer from its attention up, train it, and see what every head attends to.
@@ -134,9 +133,9 @@ def main() -> None:
 
 
 def run(args: Sequence[str]) -> int:
-    """Run one command line and return its exit code. A user's mistake is printed, not raised."""
+    """Run one command line and return its exit code; print a user's mistake instead of raising."""
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show a character shows its code instead.
+        # Print the code of a character that the terminal cannot show.
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
     try:
         command: Any = typer.main.get_command(app)
@@ -147,23 +146,23 @@ def run(args: Sequence[str]) -> int:
         report(str(error), error.hint)
         return 2
     except UsageError as error:
-        report(*_usage(error, args))
+        report(*_explain_usage(error, args))
         return 2
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except BrokenPipeError:
-        # The reader has left. Without this, Python complains when it closes stdout.
+        # The reader closed the pipe. Without this, Python complains when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
         if error.errno != errno.ENOSPC or error.filename is not None:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        report("cannot write the output: no space is left", "make room, or write elsewhere")
+        report("cannot write the output: no space left on device", "free some space")
         return 2
 
 
-# What typer says of a value, in the words of pydantic or of click, by its version; and our words.
+# What typer says about a wrong value, in the words of pydantic or click, and what we say.
 _MISTAKES = {
     r"should be a valid integer,|is not a valid int": "is not a whole number",
     r"should be a valid number,|is not a valid float": "is not a number",
@@ -172,36 +171,35 @@ _MISTAKES = {
 }
 
 
-def _usage(error: Any, args: Sequence[str]) -> tuple[str, str]:
-    """The line and the hint for a command line that cannot be parsed."""
+def _explain_usage(error: Any, args: Sequence[str]) -> tuple[str, str]:
+    """Return the message and the hint for a command line that cannot be parsed."""
     word = args[0] if args and args[0] in COMMANDS else ""
     path = f"glasshead {word}".strip()
-    if hasattr(error, "possibilities"):  # only an option that does not exist has them
+    if hasattr(error, "possibilities"):  # an option that does not exist
         option, params = error.option_name, error.ctx.command.params
         known = [name for p in params for name in (*p.opts, *p.secondary_opts) if name[0] == "-"]
         hint = did_you_mean(option, [*known, "--help"])
         if not hint.startswith("did"):
-            hint = hint if len(known) <= 12 else f"'{path} --help' lists them"
-            hint += "; words that begin with '-' go behind '--'"
+            hint = hint if len(known) <= 12 else f"'{path} --help' lists the options"
+            hint += "; put text that begins with '-' after '--'"
         return f"{path} has no option '{option}'", hint
     message = " ".join(error.format_message().split()).rstrip(".").replace("Value error, ", "")
-    shown = f"'{path} --help' shows how to write it"
+    hint = f"see '{path} --help'"
     if message.startswith("Missing") and (example := _first_example(word)):
-        shown = f"try: {example}; '{path} --help' tells more"
+        hint = f"try: {example}; or {hint}"
     elif message.startswith("Got unexpected"):
-        shown = f"a text of several words goes between quotes; {shown}"
+        hint = f"put a text of several words in quotes; or {hint}"
     for theirs, ours in _MISTAKES.items():
         if found := re.search(theirs, message):
-            return f"{_given(error.param, args)} {found.expand(ours)}", shown
-    return message[:1].lower() + message[1:], shown
+            return f"{_parameter_with_value(error.param, args)} {found.expand(ours)}", hint
+    return message[:1].lower() + message[1:], hint
 
 
-def _given(param: Any, args: Sequence[str]) -> str:
-    """A parameter with the value that it was given."""
-    for word, behind in zip(args, [*args[1:], ""], strict=True):
+def _parameter_with_value(param: Any, args: Sequence[str]) -> str:
+    for word, following in zip(args, [*args[1:], ""], strict=True):
         name, equals, value = word.partition("=")
         if name in param.opts:
-            return f"{name} {value if equals else behind!r}"
+            return f"{name} {value if equals else following!r}"
     words = [word for word in args[1:] if word[:1] != "-"]
     return f"{param.metavar} {words[0]!r}" if words else f"{param.metavar}"
 

@@ -1,4 +1,4 @@
-"""`glasshead atlas`: a long text, read once, to be looked at from all sides."""
+"""`glasshead atlas`: record the attention of a long text in one file."""
 
 import sys
 import time
@@ -7,9 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from glasshead.cli.terminal import Beyond, Device, FirstTokens
+from glasshead.cli.terminal import Beyond, Device, FirstTokens, argument, option, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,27 +16,22 @@ __all__ = ["atlas"]
 
 
 def atlas(
-    model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="A run, or a folder of a transformers model.")
-    ],
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Text, also .gz, .xz or .jsonl; - for stdin.")
-    ],
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="BOOK.glass", help="Where to write.")],
+    model: Annotated[Path, argument("MODEL", "A run, or a folder of a transformers model.")],
+    file: Annotated[str, argument("FILE", "Text, also .gz, .xz or .jsonl; - for stdin.")],
+    out: Annotated[Path, option("--out", "BOOK.glass", "The file to write.", "-o")],
     layers: Annotated[
-        str | None, typer.Option("--layers", metavar="L,...", help="Such as 0,3-5 [default: all]")
+        str | None, option("--layers", "L,...", "Such as 0,3-5 [default: all]")
     ] = None,
     max_tokens: FirstTokens = None,
     beyond: Beyond = False,
     statistics: Annotated[
-        bool, typer.Option("--statistics/--no-statistics", help="Measure every head, or do not.")
+        bool, option("--statistics/--no-statistics", None, "Measure every head, or do not.")
     ] = True,
     device: Device = "auto",
 ) -> None:
-    """Record what every head looks at in a long text, in one file.
+    """Record what every head attends to in a long text, in one file.
 
-    The file holds all that is needed to see any weight of any head later, exactly: `look` and
-    `serve` open it.
+    `look` and `serve` open the file and compute any weight of any head from it, exactly.
 
     \b
     Examples:
@@ -47,9 +40,9 @@ def atlas(
       glasshead look book.glass --query 1234
       glasshead serve book.glass
 
-    The whole text is read at once. What is kept are queries, keys and the rows' log-sum-exp: it
+    The whole text is read at once. The file holds queries, keys and the rows' log-sum-exp: it
     grows with the text, not with its square. Measuring compares every token with every token
-    before it and takes the most time; --no-statistics leaves it for when it is asked for.
+    before it and takes the most time; with --no-statistics it is done when first needed.
     """
     from glasshead.errors import InputError
     from glasshead.generation.opening import open_inspectable
@@ -57,14 +50,16 @@ def atlas(
     from glasshead.observe.inspectable import RecordConfig
 
     if out.suffix != ".glass":
-        raise InputError(f"{out} is not named .glass", hint=f"try -o {out.with_suffix('.glass')}")
+        raise InputError(
+            f"the name of {out} does not end in .glass", hint=f"try -o {out.with_suffix('.glass')}"
+        )
     if not out.parent.is_dir():
-        raise InputError(f"there is no folder {out.parent}", hint="make it, or choose another -o")
+        raise InputError(f"there is no folder {out.parent}", hint=f"mkdir -p {out.parent}")
     start = time.perf_counter()
-    chosen = None if layers is None else tuple(_numbers(layers))
+    chosen = None if layers is None else tuple(_parse_numbers(layers))
     subject = open_inspectable(model, pick_device(device))
-    text = _text(file)
-    with _bars() as bar:
+    text = _read_text(file)
+    with _progress_bars() as bar:
         config = RecordConfig(chosen, "tensors", max_tokens, beyond, bar("reading"), out.parent)
         seen = subject.record(text, config)
         read = time.perf_counter()
@@ -78,47 +73,49 @@ def atlas(
     seen.save(out)
     assert seen.tokens is not None
     heads = sum(seen.shape(layer.index)[1] for layer in seen.layers)
-    sys.stderr.write(
+    took = f"read in {read - start:.1f} s"
+    if statistics:
+        took += f", measured in {measured - read:.1f} s"
+    say(
         f"{out}: {len(seen.tokens[0]):,} tokens, {len(seen.layers)} layers, {heads} heads, "
-        f"{out.stat().st_size / 1e6:,.1f} MB\n"
-        f"read in {read - start:.1f} s"
-        + (f", measured in {measured - read:.1f} s" if statistics else "")
-        + f", written in {time.perf_counter() - measured:.1f} s{_peak()}\n"
+        f"{out.stat().st_size / 1e6:,.1f} MB",
+        f"{took}, written in {time.perf_counter() - measured:.1f} s{_peak_memory()}",
     )
 
 
-def _numbers(text: str) -> Iterator[int]:
+def _parse_numbers(text: str) -> Iterator[int]:
     """
-    >>> list(_numbers("0,3-5"))
+    >>> list(_parse_numbers("0,3-5"))
     [0, 3, 4, 5]
     """
     from glasshead.errors import InputError
 
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        right = first.isdecimal() and (last.isdecimal() if dash else not last)
-        if not right or not 0 <= int(last or first) - int(first) < 10_000:
-            raise InputError(f"--layers '{text}' is no list of numbers", hint="try --layers 0,3-5")
+        is_range = first.isdecimal() and (last.isdecimal() if dash else not last)
+        if not is_range or not 0 <= int(last or first) - int(first) < 10_000:
+            raise InputError(
+                f"--layers '{text}' is not a list of numbers", hint="try --layers 0,3-5"
+            )
         yield from range(int(first), int(last or first) + 1)
 
 
-def _text(file: str) -> str:
+def _read_text(file: str) -> str:
     from glasshead.errors import InputError
     from glasshead.text.sources import Report, find_sources, read_pieces
 
     report = Report()
     found = find_sources([file], report)
     text = "".join(piece.text for source in found for piece in read_pieces(source, report))
-    for line in report.summary():
-        sys.stderr.write(f"{line}\n")
+    say(*report.summary())
     if not text.strip():
-        raise InputError(f"{file} has no text", hint="give a file with some text in it")
+        raise InputError(f"{file} contains no text", hint="name a file with text in it")
     return text
 
 
 @contextmanager
-def _bars() -> "Iterator[Callable[[str], Callable[[int, int], object]]]":
-    """A bar for each stage, on a terminal only."""
+def _progress_bars() -> "Iterator[Callable[[str], Callable[[int, int], object]]]":
+    """Yield a function that adds a bar for a stage; bars are shown on a terminal only."""
     if not sys.stderr.isatty():
         yield lambda name: lambda done, total: None
         return
@@ -136,11 +133,13 @@ def _bars() -> "Iterator[Callable[[str], Callable[[int, int], object]]]":
         yield bar
 
 
-def _peak() -> str:
-    """The most memory the process has had, where the system tells."""
+def _peak_memory() -> str:
+    """Describe the peak memory of the process, if the system reports it."""
     try:
         import resource
     except ImportError:  # Windows
         return ""
     unit = 1 if sys.platform == "darwin" else 1024
-    return f"; at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6:,.0f} MB"
+    return (
+        f"; peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6:,.0f} MB"
+    )

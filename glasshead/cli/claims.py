@@ -1,4 +1,4 @@
-"""`glasshead claims`: what the documents say of attention, measured."""
+"""`glasshead claims`: measure what the documents claim about attention."""
 
 import os
 import sys
@@ -7,9 +7,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from glasshead.cli.terminal import Language, console, language, progress_bar
+from glasshead.cli.terminal import (
+    Lang,
+    argument,
+    console,
+    language,
+    option,
+    progress_bar,
+    say,
+    write_errors,
+)
 
 if TYPE_CHECKING:
     from glasshead.lab.claims.running import ClaimsPlan
@@ -27,7 +34,7 @@ _SAYS = {
         False: "full",
         "kept": "measured {when}, {kind}",
         "new": "{kind}, seeds {seeds}, {seconds:.0f} s",
-        "hint": "glasshead claims --quick measures all, coarsely; glasshead claims 3 only that one",
+        "hint": "measure all, coarsely: glasshead claims --quick; only one: glasshead claims 3",
     },
     "zh": {
         "head": ("", "论断", "结论", "测量于"),
@@ -38,7 +45,7 @@ _SAYS = {
         False: "完整",
         "kept": "测量于 {when}，{kind}",
         "new": "{kind}，种子 {seeds}，{seconds:.0f} 秒",
-        "hint": "glasshead claims --quick 粗测全部；glasshead claims 3 只测一条",
+        "hint": "粗略测量全部：glasshead claims --quick；只测一条：glasshead claims 3",
     },
 }
 
@@ -46,54 +53,37 @@ _SAYS = {
 def claims(
     which: Annotated[
         list[str] | None,
-        typer.Argument(metavar="N...|all|report", help="Which to measure; none lists them."),
+        argument("N...|all|report", "Which to measure; without it, they are listed."),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Coarser and faster; alone it measures all.")
+        bool, option("--quick", None, "Coarser and faster; alone it measures all.")
     ] = False,
     seeds: Annotated[
-        int | None,
-        typer.Option(
-            "--seeds", metavar="N", min=2, help="Seeds of each [default: 3 when quick, else 5]"
-        ),
+        int | None, option("--seeds", "N", "Seeds of each [default: 3 when quick, else 5]", min=2)
     ] = None,
     jobs: Annotated[
-        int | None,
-        typer.Option(
-            "--jobs", metavar="N", min=1, help="How many side by side [default: as many as cores]"
-        ),
+        int | None, option("--jobs", "N", "How many in parallel [default: as many as cores]", min=1)
     ] = None,
-    again: Annotated[
-        bool, typer.Option("--again", help="Measure anew what is stored already.")
-    ] = False,
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Where results are kept.")
-    ] = Path("runs/claims"),
+    again: Annotated[bool, option("--again", None, "Measure again what is stored.")] = False,
+    out: Annotated[Path, option("--out", "DIR", "The folder of the results.")] = Path(
+        "runs/claims"
+    ),
     page: Annotated[
-        Path | None,
-        typer.Option("-o", metavar="REPORT.html", help="report: the page [default: in --out]"),
+        Path | None, option("-o", "REPORT.html", "report: the page [default: in --out]")
     ] = None,
     docs: Annotated[
         Path | None,
-        typer.Option(
-            "--docs", metavar="DIR", help="report: claims.md and its figures go there instead."
-        ),
+        option("--docs", "DIR", "report: write claims.md and its figures there instead."),
     ] = None,
     ladder: Annotated[
-        Path,
-        typer.Option(
-            "--ladder", metavar="DIR", help="report: the ladder's results, if there are any."
-        ),
+        Path, option("--ladder", "DIR", "report: the ladder's results, if there are any.")
     ] = Path("runs/ladder"),
-    lang: Annotated[
-        Language | None,
-        typer.Option("--lang", help="Language of what is printed [default: the locale's]"),
-    ] = None,
+    lang: Lang = None,
 ) -> None:
-    """Measure what textbooks claim of attention, and say what holds.
+    """Measure what textbooks claim about attention, and say what holds.
 
-    Alone it lists the claims, with the verdicts that are known. Each claim has an experiment that
-    can come out either way; its verdict and figures are printed and kept in --out.
+    Alone it lists the claims with the stored verdicts. Each claim has an experiment that can come
+    out either way; its verdict and figures are printed and stored in --out.
 
     \b
     Examples:
@@ -104,32 +94,25 @@ def claims(
       glasshead claims report -o report.html
 
     A claim is measured again when its code has changed, or with --again. --quick takes some four
-    minutes for all of them on two cores; `report` makes one page of what is kept.
+    minutes for all of them on two cores; `report` writes one page of the stored results.
     """
-    from glasshead.errors import InputError
     from glasshead.machine import settle_half_precision
 
     settle_half_precision()  # before torch computes anything
-    words, spoken = which or [], lang.value if lang else language()
-    try:
+    words, spoken = which or [], language(lang)
+    with write_errors(out):
         if words == ["report"]:
             _report(out, page, docs, ladder, spoken)
-            return
-        if not words and not quick:
+        elif not words and not quick:
             _list(out, spoken)
-            return
-        from glasshead.lab.claims.running import ClaimsPlan
+        else:
+            from glasshead.lab.claims.running import ClaimsPlan
 
-        plan = ClaimsPlan(out, quick, seeds, jobs or _cores(), again)
-        _measure(_numbers(words), plan, spoken)
-    except OSError as error:
-        raise InputError(
-            f"cannot write to {error.filename or out}: {error.strerror}",
-            hint="choose another --out",
-        ) from None
+            plan = ClaimsPlan(out, quick, seeds, jobs or _count_cores(), again)
+            _measure(_parse_numbers(words), plan, spoken)
 
 
-def _numbers(words: list[str]) -> list[int]:
+def _parse_numbers(words: list[str]) -> list[int]:
     from glasshead.errors import InputError, nearest
     from glasshead.lab.claims import claim_modules
 
@@ -140,15 +123,19 @@ def _numbers(words: list[str]) -> list[int]:
         if not (word.isascii() and word.isdigit() and int(word[:9]) in known):
             near = nearest(word, ["all", "report"])
             if word == near:
-                raise InputError(f"'{word}' goes with no number", hint=f"glasshead claims {word}")
-            usual = f"choose numbers from {known[0]} to {known[-1]}, as in 5 16; or all, or report"
+                raise InputError(
+                    f"'{word}' cannot be combined with numbers", hint=f"glasshead claims {word}"
+                )
+            usual = (
+                f"choose numbers from {known[0]} to {known[-1]}, such as 5 16; or all, or report"
+            )
             raise InputError(
                 f"there is no claim '{word}'", hint=f"did you mean '{near}'?" if near else usual
             )
     return sorted({int(word) for word in words})
 
 
-def _cores() -> int:
+def _count_cores() -> int:
     own = getattr(os, "sched_getaffinity", None)
     return len(own(0)) if own else os.cpu_count() or 1
 
@@ -174,7 +161,7 @@ def _list(out: Path, lang: str) -> None:
             when = form.format(when=stored.when, kind=says[stored.quick])
         table.add_row(str(number), Text(load_claim(number).title[lang]), Text(verdict), Text(when))
     console().print(table)
-    print(says["hint"], file=sys.stderr)
+    say(says["hint"])
 
 
 def _measure(numbers: list[int], plan: "ClaimsPlan", lang: str) -> None:
@@ -182,9 +169,9 @@ def _measure(numbers: list[int], plan: "ClaimsPlan", lang: str) -> None:
 
     terminal = console()
     with _ClaimsProgress(numbers, plan) as progress:
-        for stored, is_new in run(numbers, plan, progress.told):
-            progress.finished(stored.number)
-            with progress.aside():
+        for stored, is_new in run(numbers, plan, progress.update):
+            progress.finish(stored.number)
+            with progress.hide():
                 _print(stored, is_new, lang, terminal)
 
 
@@ -228,7 +215,7 @@ def _report(out: Path, page: Path | None, docs: Path | None, ladder: Path, lang:
 
 
 class _ClaimsProgress:
-    """A bar over everything on a terminal; otherwise a line when a claim begins."""
+    """One bar for all claims on a terminal; otherwise a line when a claim begins."""
 
     def __init__(self, numbers: list[int], plan: "ClaimsPlan") -> None:
         from glasshead.lab.claims.running import expected_seconds
@@ -247,20 +234,20 @@ class _ClaimsProgress:
     def __exit__(self, *error: object) -> None:
         self._bar.stop()
 
-    def told(self, number: int, done: float, what: str) -> None:
+    def update(self, number: int, done: float, what: str) -> None:
         if not self._on_terminal and number not in self._doing:
-            print(f"claim {number} ...", file=sys.stderr, flush=True)
+            say(f"claim {number} ...")
         self._doing[number], self._done[number] = what, done
         self._show()
 
-    def finished(self, number: int) -> None:
+    def finish(self, number: int) -> None:
         self._done[number] = 1.0
         self._doing.pop(number, None)
         self._show()
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
-        """While this lasts the bar is out of the way of what is printed."""
+    def hide(self) -> Iterator[None]:
+        """Take the bar off the screen while results are printed."""
         self._bar.stop()
         yield
         sys.stdout.flush()

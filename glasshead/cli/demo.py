@@ -1,12 +1,10 @@
-"""`glasshead demo`: two small models, trained in a minute or so, and what they look at."""
+"""`glasshead demo`: train two small models in a minute or two, and see what they look at."""
 
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from glasshead.cli.terminal import Language, console, language
+from glasshead.cli.terminal import Lang, console, language, option, progress_bar, say, write_errors
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -15,28 +13,15 @@ __all__ = ["demo"]
 
 
 def demo(
-    lang: Annotated[
-        Language | None,
-        typer.Option("--lang", help="Language of the words [default: the locale's]"),
-    ] = None,
+    lang: Lang = None,
     seed: Annotated[
-        int,
-        typer.Option(
-            "--seed", metavar="S", min=0, help="Another seed: other stories, other models."
-        ),
+        int, option("--seed", "S", "Another seed: other stories, other models.", min=0)
     ] = 1,
-    stories: Annotated[
-        int, typer.Option("--stories", metavar="N", min=1, help="Unseen stories to measure on.")
-    ] = 500,
+    stories: Annotated[int, option("--stories", "N", "Unseen stories to measure on.", min=1)] = 500,
     steps: Annotated[
-        int | None,
-        typer.Option(
-            "--steps", metavar="N", min=1, help="Train less, or more [default: the presets']"
-        ),
+        int | None, option("--steps", "N", "Train less, or more [default: the presets']", min=1)
     ] = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where it all goes.")] = Path(
-        "runs/demo"
-    ),
+    out: Annotated[Path, option("--out", "DIR", "The folder to write.")] = Path("runs/demo"),
 ) -> None:
     """Train two small models, and see what they look at.
 
@@ -54,7 +39,6 @@ def demo(
     """
     import json
 
-    from glasshead.errors import InputError
     from glasshead.machine import settle_half_precision
 
     settle_half_precision()  # before torch computes anything
@@ -62,20 +46,16 @@ def demo(
     from glasshead.lab.demo_report import report
     from glasshead.lab.demo_tables import screens
 
-    words = lang.value if lang else language()
+    words = language(lang)
     with lab.begin(out) as work:
-        with _Bars(words) as bars:
+        with _DemoProgress(words) as bars:
             seconds = lab.train(work, seed, steps, bars.progress)
-            bars.measuring()
+            bars.say("measuring")
             found = lab.measure(work, seed, stories, seconds)
-        try:
+        with write_errors(out):
             (work / "report.html").write_text(report(found, out, words), encoding="utf-8")
             (work / "demo.json").write_text(json.dumps(lab.figures(found), indent=1))
             lab.place(work, out)
-        except OSError as error:
-            raise InputError(
-                f"cannot write to {out}: {error.strerror}", hint="choose another --out"
-            ) from None
     terminal = console()
     for part in screens(found, out, words, terminal.width, terminal.options.ascii_only):
         terminal.print(part)
@@ -83,35 +63,25 @@ def demo(
 
 _SAYS = {
     "en": {"reader": "reader", "translator": "translator", "measuring": "measuring ..."},
-    "zh": {"reader": "读者", "translator": "译者", "measuring": "正在测量……"},
+    "zh": {"reader": "读者", "translator": "翻译器", "measuring": "正在测量……"},
 }
 
 
-class _Bars:
+class _DemoProgress:
     """A bar for each model on a terminal; otherwise a line at each quarter."""
 
     def __init__(self, lang: str) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import TextColumn
 
         self._says, self._on_terminal = _SAYS[lang], sys.stderr.isatty()
-        self._bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=None),
-            TextColumn("{task.fields[loss]}"),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            expand=True,
-            transient=True,
-            disable=not self._on_terminal,
-        )
+        self._bars = progress_bar(TextColumn("{task.fields[loss]}"))
         self._tasks: dict[str, TaskID] = {
             name: self._bars.add_task(self._says[name], total=1.0, loss="")
             for name in ("reader", "translator")
         }
         self._quarters = dict.fromkeys(self._tasks, 0)
 
-    def __enter__(self) -> "_Bars":
+    def __enter__(self) -> "_DemoProgress":
         self._bars.start()
         return self
 
@@ -123,13 +93,10 @@ class _Bars:
         self._bars.update(self._tasks[name], completed=done, loss=shown)
         if not self._on_terminal and int(4 * done) > self._quarters[name]:
             self._quarters[name] = int(4 * done)
-            self._say(f"{self._says[name]}: {done:.0%}, {shown}")
+            say(f"{self._says[name]}: {done:.0%}, {shown}")
 
-    def measuring(self) -> None:
+    def say(self, what: str) -> None:
         if self._on_terminal:
-            self._bars.console.print(self._says["measuring"], style="dim")
+            self._bars.console.print(self._says[what], style="dim")
         else:
-            self._say(self._says["measuring"])
-
-    def _say(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+            say(self._says[what])

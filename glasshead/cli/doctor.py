@@ -1,21 +1,13 @@
 """`glasshead doctor`: what this machine has, and what it lacks."""
 
-from typing import Annotated
-
 import typer
 
-from glasshead.cli.terminal import Language, console, language
+from glasshead.cli.terminal import AsJson, Lang, console, language, print_json
 
 __all__ = ["doctor"]
 
 
-def doctor(
-    lang: Annotated[
-        Language | None,
-        typer.Option("--lang", help="Language of the tables [default: the locale's]"),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
-) -> None:
+def doctor(lang: Lang = None, as_json: AsJson = False) -> None:
     """Show what this machine has for Glasshead, and what it lacks.
 
     That is Python, torch, devices, the kernels that attention gets, and how to install what is
@@ -27,18 +19,15 @@ def doctor(
       glasshead doctor --lang zh
       glasshead doctor --json
     """
-    from glasshead.lab.doctor import as_json as data
-    from glasshead.lab.doctor import examine
+    from glasshead.lab import doctor as lab
 
-    findings = examine()
-    out = console()
+    findings = lab.examine()
     if as_json:
-        import json
-
-        print(json.dumps(data(findings), ensure_ascii=out.options.ascii_only, allow_nan=False))
+        print_json(lab.as_json(findings))
     else:
         from glasshead.lab.doctor_tables import tables
 
-        for part in tables(findings, lang.value if lang else language()):
+        out = console()
+        for part in tables(findings, language(lang)):
             out.print(part)
     raise typer.Exit(int(findings.broken))

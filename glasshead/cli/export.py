@@ -1,27 +1,23 @@
 """`glasshead export`: a run becomes a folder of the transformers library, or a GGUF file."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from glasshead.cli.terminal import argument, option, say
 
 __all__ = ["export"]
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    run: Annotated[Path, argument("RUN", "The folder of a run.")],
     out: Annotated[
-        Path,
-        typer.Option(
-            "--out", "-o", metavar="FOLDER|FILE.gguf", help="The folder, or the file, to make."
-        ),
+        Path, option("--out", "FOLDER|FILE.gguf", "The folder, or the file, to write.", "-o")
     ],
 ) -> None:
     """Write a run for the transformers library, vLLM or llama.cpp.
 
     A folder has config.json, safetensors, the tokenizer and a model card, for the first two; a GGUF
-    file is all that llama.cpp needs. What was made is printed.
+    file is all that llama.cpp needs. The path is printed.
 
     \b
     Examples:
@@ -30,24 +26,24 @@ def export(
       glasshead export runs/mine -o models/mine
       glasshead export runs/mine -o models/mine.gguf
 
-    It becomes a GPT-2 (learned positions, LayerNorm), or a Llama, Qwen2 or Qwen3 (rotary
-    positions, RMSNorm, SwiGLU), whichever is the same model; a translator becomes a Marian. Where
-    none is the same, what stands in the way is listed.
+    The run is exported as the architecture that computes the same: GPT-2 (learned positions,
+    LayerNorm), Llama, Qwen2 or Qwen3 (rotary positions, RMSNorm, SwiGLU), or Marian for a
+    translator. If there is none, the settings that prevent it are listed.
 
-    What always fits: glasshead train TEXT --preset llama; for translators
+    These can always be exported: glasshead train TEXT --preset llama; for translators
     glasshead train --pairs SRC TGT --preset marian, or any other preset with
     --positions sinusoidal-split --norm-place post.
 
-    A GGUF file holds a Llama, Qwen2 or Qwen3 whose tokenizer llama.cpp can repeat and that knows
-    how a text ends: --preset llama trains so; --portable alone changes the tokenizer, not the
-    shape. llama.cpp's own converter, from a folder, takes characters, bytes and vocabularies that
-    it knows, such as GPT-2's; a BPE that was trained here it refuses, and the GGUF file is the way.
+    A GGUF file needs a Llama, Qwen2 or Qwen3 with an end-of-text token and a tokenizer that
+    llama.cpp supports: --preset llama trains one; --portable alone changes the tokenizer, not the
+    architecture. llama.cpp's own converter takes folders with characters, bytes and vocabularies
+    that it knows, such as GPT-2's; for a BPE that was trained here, export a GGUF file instead.
 
     An imported Marian keeps its two sentencepiece models, which the transformers library reads
-    with the package sentencepiece; one trained here has a tokenizer.json and needs nothing.
+    with the package sentencepiece; one trained here has a tokenizer.json and needs no package.
     """
     from glasshead.checkpoint import export_model
 
     made = export_model(run, out)
-    sys.stderr.write(f"a {made.architecture} of {made.n_params:,} parameters\n")
+    say(f"{made.architecture}, {made.n_params:,} parameters")
     print(made.path)

@@ -1,12 +1,9 @@
 """`glasshead ladder`: what each part of a GPT is worth."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from glasshead.cli.terminal import Language, console, language, progress_bar
+from glasshead.cli.terminal import Lang, console, language, option, progress_bar, say, write_errors
 
 if TYPE_CHECKING:
     from glasshead.lab.ladder import Climb
@@ -17,36 +14,27 @@ __all__ = ["ladder"]
 
 def ladder(
     rungs: Annotated[
-        str, typer.Option("--rungs", metavar="1,3-7", help="Which rungs; 11 and 12 need a GPU.")
+        str, option("--rungs", "1,3-7", "Which rungs; 11 and 12 need a GPU.")
     ] = "1-10",
     steps: Annotated[
         int | None,
-        typer.Option(
-            "--steps", metavar="N", min=1, help="Of each rung [default: 2000; 5000 for 11 and 12]"
-        ),
+        option("--steps", "N", "Of each rung [default: 2000; 5000 for 11 and 12]", min=1),
     ] = None,
     seeds: Annotated[
-        int,
-        typer.Option(
-            "--seeds", metavar="N", min=1, help="How often each is trained, for error bars."
-        ),
+        int, option("--seeds", "N", "How often each is trained, for error bars.", min=1)
     ] = 1,
     text: Annotated[
-        str | None,
-        typer.Option("--text", metavar="FILE", help="Your text [default: generated stories]"),
+        str | None, option("--text", "FILE", "Your text [default: generated stories]")
     ] = None,
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Where ladder.png and ladder.json go.")
+        Path, option("--out", "DIR", "The folder for ladder.png and ladder.json.")
     ] = Path("runs/ladder"),
-    lang: Annotated[
-        Language | None,
-        typer.Option("--lang", help="Language of table and picture [default: the locale's]"),
-    ] = None,
+    lang: Lang = None,
 ) -> None:
     """Climb from a bigram table to a GPT, one part at a time.
 
-    Every rung is trained on the same batches. A table of losses comes out, and ladder.png and
-    ladder.json in --out: what each part is worth.
+    Every rung is trained on the same batches. Prints a table of losses and writes ladder.png and
+    ladder.json to --out: what each part is worth.
 
     \b
     Examples:
@@ -58,7 +46,6 @@ def ladder(
     """
     import json
 
-    from glasshead.errors import InputError
     from glasshead.machine import settle_half_precision
 
     settle_half_precision()  # before torch computes anything
@@ -68,40 +55,31 @@ def ladder(
     from glasshead.lab.rungs import parse_rungs
     from glasshead.text.corpus import Report
 
-    words = lang.value if lang else language()
+    words = language(lang)
     numbers, report = parse_rungs(rungs), Report()
     data = read_text(text, report)
-    for line in report.summary():
-        _say(line)
+    say(*report.summary())
     climbs: list[Climb] = []
-    try:
+    with write_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         with _LadderProgress(len(numbers) * seeds) as progress:
             for one in climb(
-                numbers, data, seeds=seeds, steps=steps, folder=out, progress=progress.stepped
+                numbers, data, seeds=seeds, steps=steps, folder=out, progress=progress.on_step
             ):
-                progress.climbed(one)
+                progress.on_climb(one)
                 climbs.append(one)
                 rows = summaries(climbs)
-                # After each: what is done is kept, whatever happens to the rest.
+                # After each climb, so that an interrupted ladder keeps what is done.
                 with atomic_write(out / "ladder.json") as file:
                     file.write(json.dumps(as_json(rows, data), indent=1).encode())
         if words == "zh" and label_font() is None:
-            _say("没有含汉字的字体，图上的文字用英文；glasshead doctor 会告诉你装哪个")
+            say("没有找到中文字体，图中文字改用英文；运行 glasshead doctor 查看需要安装的字体")
         with atomic_write(out / "ladder.png") as file:
             file.write(draw(rows, words))
-    except OSError as error:
-        raise InputError(
-            f"cannot write to {out}: {error.strerror}", hint="choose another --out"
-        ) from None
     terminal = console()
     for part in tables(rows, data, words):
         terminal.print(part)
-    _say(f"{out / 'ladder.png'}, {out / 'ladder.json'}")
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    say(f"{out / 'ladder.png'}, {out / 'ladder.json'}")
 
 
 class _LadderProgress:
@@ -119,12 +97,12 @@ class _LadderProgress:
     def __exit__(self, *error: object) -> None:
         self._bar.stop()
 
-    def stepped(self, rung: "Rung", seed: int, step: int, steps: int) -> None:
+    def on_step(self, rung: "Rung", seed: int, step: int, steps: int) -> None:
         if step % 20 == 0:
             where = f"rung {rung.number}, seed {seed}, step {step}"
             self._bar.update(self._task, completed=self._done + step / steps, description=where)
 
-    def climbed(self, climb: "Climb") -> None:
+    def on_climb(self, climb: "Climb") -> None:
         self._done += 1
         line = f"rung {climb.rung}, seed {climb.seed}: "
         line += f"training loss {climb.train:.4f}, validation loss {climb.val:.4f}"

@@ -3,9 +3,7 @@
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from glasshead.cli.terminal import Language, console, language
+from glasshead.cli.terminal import Lang, argument, console, language, option
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,17 +12,17 @@ if TYPE_CHECKING:
 
 __all__ = ["lesson"]
 
-_WIDEST = 100  # cells: longer lines are hard to read
+_WIDEST = 100  # columns; longer lines are hard to read
 
 _SAYS = {
     "en": {
-        "enter": "Enter goes on, q ends",
-        "try": "glasshead lesson {n} --source > mine.py, change a line, python mine.py",
+        "enter": "Enter to continue, q to quit",
+        "try": "try it: glasshead lesson {n} --source > mine.py, change a line, python mine.py",
         "next": "next: glasshead lesson {n}",
     },
     "zh": {
-        "enter": "回车继续，q 结束",
-        "try": "glasshead lesson {n} --source > mine.py，改一行，再 python mine.py",
+        "enter": "按回车继续，按 q 退出",
+        "try": "动手试试：glasshead lesson {n} --source > mine.py，改一行，再运行 python mine.py",
         "next": "下一课：glasshead lesson {n}",
     },
 }
@@ -32,16 +30,14 @@ _SAYS = {
 
 def lesson(
     number: Annotated[
-        int | None, typer.Argument(metavar="N", help="Which lesson; none lists them.")
+        int | None, argument("N", "Which lesson; without it, they are listed.")
     ] = None,
-    lang: Annotated[
-        Language | None, typer.Option("--lang", help="Language of the text [default: the locale's]")
-    ] = None,
+    lang: Lang = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Do not wait for Enter after each part.")
+        bool, option("--all", None, "Do not wait for Enter after each part.")
     ] = False,
     source: Annotated[
-        bool, typer.Option("--source", help="Print the script instead, to change and to run.")
+        bool, option("--source", None, "Print the script instead, to change and to run.")
     ] = False,
 ) -> None:
     """Attention in ten short lessons: read, see it run, change a line.
@@ -52,12 +48,12 @@ def lesson(
       glasshead lesson 3 --lang zh
       glasshead lesson 3 --source > mine.py
 
-    A lesson is a plain Python script. What it prints is computed as you read, in a few seconds at
-    most; pictures go to runs/lessons, or where GLASSHEAD_LESSON_OUT says.
+    A lesson is a plain Python script, run as you read, in a few seconds at most; pictures are
+    written to runs/lessons, or to the folder in GLASSHEAD_LESSON_OUT.
     """
     from glasshead.lab import lessons as lab
 
-    words = lang.value if lang else language()
+    words = language(lang)
     out = console()
     if number is None:
         for each in lab.lessons():
@@ -69,15 +65,15 @@ def lesson(
         return
     out.width = min(out.width, _WIDEST)
     waits = not everything and sys.stdin.isatty() and sys.stdout.isatty()
-    if _plays(found, words, out, waits):
+    if _play(found, words, out, waits):
         after = [each.number for each in lab.lessons() if each.number > number]
         out.print(_SAYS[words]["try"].format(n=number), style="dim")
         if after:
             out.print(_SAYS[words]["next"].format(n=after[0]), style="dim")
 
 
-def _plays(found: "Lesson", words: Any, out: "Console", waits: bool) -> bool:
-    """Cell by cell; False if the reader leaves before the end."""
+def _play(found: "Lesson", words: Any, out: "Console", waits: bool) -> bool:
+    """Print and run the lesson cell by cell; return False if the reader quits."""
     from glasshead.lab.lesson_page import THEME, highlighted, markdown
     from glasshead.lab.lessons import LessonText, run
     from glasshead.machine import settle_half_precision
@@ -86,7 +82,7 @@ def _plays(found: "Lesson", words: Any, out: "Console", waits: bool) -> bool:
     names: dict[str, Any] = {}
     for place, cell in enumerate(found.cells):
         if isinstance(cell, LessonText):
-            if place and waits and not _goes_on(_SAYS[words]["enter"]):
+            if place and waits and not _wait_for_enter(_SAYS[words]["enter"]):
                 return False
             with out.use_theme(THEME):
                 out.print(markdown(cell.of(words)))
@@ -98,10 +94,11 @@ def _plays(found: "Lesson", words: Any, out: "Console", waits: bool) -> bool:
     return True
 
 
-def _goes_on(prompt: str) -> bool:
+def _wait_for_enter(prompt: str) -> bool:
+    """Return False if the reader quits."""
     sys.stderr.write(f"{prompt} ")
     sys.stderr.flush()
-    said = sys.stdin.readline()
-    if sys.stderr.isatty() and said:
-        sys.stderr.write("\x1b[1A\x1b[2K")  # the line of the prompt, which has served
-    return bool(said) and said.strip().lower() not in ("q", "quit")
+    line = sys.stdin.readline()
+    if sys.stderr.isatty() and line:
+        sys.stderr.write("\x1b[1A\x1b[2K")  # erase the prompt
+    return bool(line) and line.strip().lower() not in ("q", "quit")

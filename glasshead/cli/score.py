@@ -1,4 +1,4 @@
-"""`glasshead score`: how well a run's model predicts a text, or translates."""
+"""`glasshead score`: how well a model predicts a text, or translates."""
 
 import codecs
 import json
@@ -9,11 +9,18 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from glasshead.cli.flags import with_flags
 from glasshead.cli.score_pairs import score_pairs
-from glasshead.cli.terminal import Device, console
+from glasshead.cli.terminal import (
+    AsJson,
+    Device,
+    RunArgument,
+    argument,
+    console,
+    drop_none,
+    option,
+    say,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,41 +30,35 @@ if TYPE_CHECKING:
 
 __all__ = ["score"]
 
-FULL = 12.0  # bits that get the strongest shade
-NONE = "–"  # for the bits of a token that is not predicted
+FULL = 12.0  # bits of the strongest shade
+NONE = "–"  # the bits of a token that is not predicted
 
 
 @with_flags(defaults=True, Search=("generation/beam.py", "SearchConfig"))
 def score(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained run.")],
+    run: RunArgument,
     file: Annotated[
-        str | None,
-        typer.Argument(metavar="FILE", help="Text, also .gz, .xz or .jsonl; - for stdin."),
+        str | None, argument("FILE", "Text, also .gz, .xz or .jsonl; - for stdin.")
     ] = None,
     pairs: Annotated[
-        list[str] | None,
-        typer.Option("--pairs", metavar="SRC TGT", help="Two files, line by line, or one .tsv."),
+        list[str] | None, option("--pairs", "SRC TGT", "Two files, line by line, or one .tsv.")
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="With --pairs: keep the translations."),
+        Path | None, option("--out", "FILE", "With --pairs: write the translations there.")
     ] = None,
     tokens: Annotated[
-        bool, typer.Option("--tokens", help="Show each token with its surprise in bits.")
+        bool, option("--tokens", None, "Show each token with its surprise in bits.")
     ] = False,
     stride: Annotated[
-        int | None,
-        typer.Option(
-            "--stride", metavar="N", help="Tokens between windows [default: half of max_len]"
-        ),
+        int | None, option("--stride", "N", "Tokens between windows [default: half of max_len]")
     ] = None,
     device: Device = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    as_json: AsJson = False,
     **flags: Any,
 ) -> None:
     """Measure how well a run's model predicts, or translates.
 
-    Of a text come out loss, perplexity and bits per byte; of --pairs, BLEU and chrF.
+    Prints loss, perplexity and bits per byte of a text; BLEU and chrF of --pairs.
 
     \b
     Examples:
@@ -66,20 +67,20 @@ def score(
       glasshead score runs/poems - --json < held-out.txt
       glasshead score runs/de-en --pairs test.de test.en --out said.en
 
-    Every token but the first of a text counts once: nothing stands before the first to predict it
-    from, so it has a dash for its surprise, and null in JSON.
+    Every token but the first of a text counts once. The first has no context to predict it from:
+    its surprise is a dash, and null in JSON.
 
     A text longer than the model's max_len is read in windows that start --stride tokens apart:
-    after the first, each token is predicted from at least max_len - stride others. Fewer are more
-    exact and slower.
+    after the first window, each token is predicted from at least max_len - stride others. A smaller
+    stride is more exact and slower.
 
-    With --tokens the background tells the surprise, from none to 12 bits; without colours it
-    stands behind the token, as in sun⟨3.2⟩. Bytes of one character are shown together.
+    With --tokens the background shows the surprise, from 0 to 12 bits; without colours it follows
+    the token, as in sun⟨3.2⟩. Bytes of one character are shown together.
 
-    With --pairs the sources are translated and compared with the targets by sacrebleu; a
-    signature behind each figure says how. The search is the paper's.
+    With --pairs the sources are translated by beam search and compared with the targets by
+    sacrebleu; the signature after each figure gives its settings.
     """
-    settings = {name: value for name, value in flags.items() if value is not None}
+    settings = drop_none(flags)
     only_text = {"--tokens": tokens or None, "--stride": stride}
     only_pairs = {"--out": out, **{f"--{n.replace('_', '-')}": v for n, v in settings.items()}}
     _check_kind(run, file, pairs, only_text if pairs else only_pairs)
@@ -93,36 +94,40 @@ def score(
 def _check_kind(
     run: Path, file: str | None, pairs: list[str] | None, unfit: Mapping[str, object]
 ) -> None:
-    """A language model is scored on a text, a translator on pairs, and neither on both."""
+    """Check that a language model is scored on a text, and a translator on pairs."""
     from glasshead.checkpoint import RunFolder
     from glasshead.errors import ConfigError, InputError
 
     if pairs and file is not None:
         raise InputError(
             f"FILE ({file}) and --pairs ({' '.join(pairs)}) cannot go together",
-            hint="a text for a language model, pairs for a translator",
+            hint="use FILE for a language model, --pairs for a translator",
         )
     kind = RunFolder.open(run).config.kind
     if kind not in ("gpt", "transformer"):
-        raise InputError(f"{run} is a {kind}, which is not scored", hint="name another run")
+        raise InputError(
+            f"{run} is a {kind}, which cannot be scored", hint="name a GPT or a translator"
+        )
     if kind == "gpt" and pairs:
         raise InputError(
-            f"{run} is a gpt, which does not translate",
-            hint=f"it is scored on a text: glasshead score {run} held-out.txt",
+            f"{run} is a GPT, which does not translate",
+            hint=f"score it on a text: glasshead score {run} held-out.txt",
         )
     if kind == "transformer" and not pairs:
         raise InputError(
-            f"{run} is a translator, which is scored on pairs",
+            f"{run} is a translator, which is scored on --pairs, not on a text",
             hint=f"try: glasshead score {run} --pairs SRC TGT",
         )
     if file is None and not pairs:
         raise InputError(
-            "there is nothing to score", hint=f"name a file: glasshead score {run} held-out.txt"
+            "FILE is missing: there is no text to score",
+            hint=f"try: glasshead score {run} held-out.txt",
         )
     given = [name for name, value in unfit.items() if value is not None]
     if given:
         raise ConfigError(
-            f"{given[0]} is for {'texts' if pairs else '--pairs'}", hint="leave it out"
+            f"{given[0]} works only {'without' if pairs else 'with'} --pairs",
+            hint=f"leave {given[0]} out",
         )
 
 
@@ -138,17 +143,18 @@ def _score_text(
     total, out, token = Score(), console(), ""
     shown: list[dict[str, object]] = []
     for text in _texts(file):
-        merged = Merged(loaded.tokenizer)
+        joiner = TokenJoiner(loaded.tokenizer)
         for part in surprises(model, encoded(loaded.tokenizer, text), stride):
             total.add(part, loaded.tokenizer)
-            for token, bits in merged.add(part) if tokens else ():
+            for token, bits in joiner.add(part) if tokens else ():
                 if as_json:
                     shown.append({"token": token, "bits": None if math.isnan(bits) else bits})
                 else:
                     _show(out, token, bits)
     if not total.tokens:
         raise InputError(
-            f"{file} has nothing to predict: a text needs two tokens", hint="give a longer text"
+            f"{file} has fewer than two tokens, so there is nothing to predict",
+            hint="score a longer text",
         )
     if as_json:
         print(json.dumps({**_summary(total), **({"surprises": shown} if tokens else {})}))
@@ -156,24 +162,23 @@ def _score_text(
     if tokens:
         print("" if token.endswith("\n") else "\n", flush=True)
         mark = f"⟨{NONE}⟩" if out.color_system is None else "no colour"
-        sys.stderr.write(f"{mark} for the first token of a text: nothing stands before it\n")
+        say(f"{mark} for the first token of a text, which has no context")
     _print_table(total)
 
 
 def _texts(file: str) -> Iterator[Iterator[str]]:
-    """The texts of a file, each in parts."""
+    """Yield the texts of a file, each as an iterator of pieces."""
     from glasshead.text.sources import Report, find_sources, read_pieces
 
     report = Report()
     for source in find_sources([file], report):
         for _, pieces in groupby(read_pieces(source, report), key=lambda piece: piece.name):
             yield (piece.text for piece in pieces)
-    for line in report.summary():
-        sys.stderr.write(f"{line}\n")
+    say(*report.summary())
 
 
-class Merged:
-    """Tokens as text: those that are only part of a character join, and their bits add up."""
+class TokenJoiner:
+    """Turns tokens into text; joins tokens that share a character, and adds up their bits."""
 
     def __init__(self, tokenizer: "Tokenizer") -> None:
         self._tokenizer = tokenizer
@@ -202,14 +207,14 @@ def _show(out: "Console", token: str, bits: float) -> None:
 
 
 def _visible(character: str) -> str:
-    """Line ends as they are, with a sign; other characters that do not print, by their codes."""
+    """Mark a line end with ↵; show other characters that do not print by their codes."""
     if character == "\n":
         return "↵\n"
     return character if character.isprintable() else repr(character)[1:-1]
 
 
 def _shade(bits: float) -> str:
-    """Black on pale yellow to white on red; nothing below one bit."""
+    """Return a style from black on pale yellow to white on red; none below one bit."""
     if math.isnan(bits) or bits < 1:
         return ""
     strength = min(bits / FULL, 1)

@@ -1,11 +1,12 @@
-"""`glasshead score --pairs`: how well a run's model translates."""
+"""`glasshead score --pairs`: how well a model translates."""
 
 import json
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from glasshead.cli.terminal import say, write_errors
 
 if TYPE_CHECKING:
     from glasshead.checkpoint import Run
@@ -24,7 +25,7 @@ def score_pairs(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Translate the sources of some pairs and compare with their targets."""
+    """Translate the sources of pairs, compare with the targets, and print the scores."""
     from glasshead.errors import InputError
     from glasshead.generation.beam import SearchConfig
     from glasshead.generation.opening import open_translator
@@ -35,14 +36,15 @@ def score_pairs(
 
     config = SearchConfig(**settings)
     if out is not None and not out.parent.is_dir():
-        raise InputError(f"there is no folder {out.parent}", hint="choose another --out")
+        raise InputError(f"there is no folder {out.parent}", hint=f"mkdir -p {out.parent}")
     if out is not None and out.is_dir():
-        raise InputError(f"{out} is a folder", hint="choose another --out")
+        raise InputError(
+            f"--out {out} is a folder", hint=f"name a file, such as {out / 'said.txt'}"
+        )
     loaded, model = open_translator(run, pick_device(device))
     report = Report()
-    pairs = _read(files, loaded, report)
-    for line in report.summary():
-        sys.stderr.write(f"{line}\n")
+    pairs = _read_pairs(files, loaded, report)
+    say(*report.summary())
     lowercase = loaded.reads_small_letters
     translator = Translator(model, loaded.tokenizer, config, lowercase=lowercase)
     start = time.perf_counter()
@@ -50,9 +52,9 @@ def score_pairs(
     seconds = time.perf_counter() - start
     said = [" ".join(one.best.text.splitlines()) for one in found]
     if out is not None:
-        _write(out, pairs, said, report)
+        _write_translations(out, pairs, said, report)
     scores = measures(said, [pair.target for pair in pairs])
-    _tell(found, seconds)
+    _say_speed(found, seconds)
     if as_json:
         figures = [{"name": m.name, "score": m.score, "signature": m.signature} for m in scores]
         print(json.dumps({"measures": figures, "sentences": len(pairs)}))
@@ -62,14 +64,15 @@ def score_pairs(
     print(f"{'sentences':<16} {len(pairs):>6,}")
 
 
-def _read(files: Sequence[str], loaded: "Run", report: "Report") -> "list[Pair]":
-    """The pairs of two files, or of the columns of a .tsv that the run was trained on."""
+def _read_pairs(files: Sequence[str], loaded: "Run", report: "Report") -> "list[Pair]":
+    """Read the pairs of two files, or of the columns of a .tsv that the run was trained on."""
     from glasshead.errors import InputError
     from glasshead.text.pairs import read_pairs
 
     if len(files) > 2:
         raise InputError(
-            f"--pairs names {len(files)} files", hint="name source and target, or one .tsv"
+            f"--pairs names {len(files)} files, but takes one or two",
+            hint="try --pairs SRC TGT, or --pairs FILE.tsv",
         )
     columns = str(loaded.config.data.get("pairs", {}).get("columns", "1,2"))
     first, second = (int(column) - 1 for column in columns.split(","))
@@ -77,30 +80,22 @@ def _read(files: Sequence[str], loaded: "Run", report: "Report") -> "list[Pair]"
     return read_pairs(files[0], target, columns=(first, second), report=report)
 
 
-def _write(out: Path, pairs: "list[Pair]", said: list[str], report: "Report") -> None:
-    """Line N is the translation of line N of the files; of a line that was skipped, nothing."""
-    from glasshead.errors import InputError
-
+def _write_translations(out: Path, pairs: "list[Pair]", said: list[str], report: "Report") -> None:
+    """Write the translation of line N to line N; a line that was skipped stays empty."""
     skipped = (place.line or 0 for place in report.skipped)
     lines = [""] * max([pair.line for pair in pairs] + [*skipped])
     for pair, text in zip(pairs, said, strict=True):
         lines[pair.line - 1] = text
-    try:
+    with write_errors(out):
         out.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    except OSError as error:
-        raise InputError(
-            f"cannot write {out}: {error.strerror}", hint="choose another --out"
-        ) from None
 
 
-def _tell(found: "list[Translation]", seconds: float) -> None:
+def _say_speed(found: "list[Translation]", seconds: float) -> None:
     tokens = sum(one.best.tokens for one in found)
     cut = sum(not one.best.ended for one in found)
     in_parts = sum(len(one.reading.parts) > 1 for one in found)
     if in_parts:
-        sys.stderr.write(f"{in_parts} sources were longer than max_len: translated in parts\n")
+        say(f"{in_parts} sources were longer than max_len: translated in parts")
     if cut:
-        sys.stderr.write(f"{cut} translations were cut at their limit\n")
-    sys.stderr.write(
-        f"{len(found):,} sentences, {tokens:,} tokens, {tokens / seconds:.1f} tokens/s\n"
-    )
+        say(f"{cut} translations were cut at the maximum length")
+    say(f"{len(found):,} sentences, {tokens:,} tokens, {tokens / seconds:.1f} tokens/s")

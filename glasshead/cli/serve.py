@@ -1,4 +1,4 @@
-"""`glasshead serve`: the page and the API, on real models."""
+"""`glasshead serve`: the page and the API."""
 
 import os
 import sys
@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
-import typer
-
 from glasshead.cli.flags import with_flags
-from glasshead.cli.terminal import Device
+from glasshead.cli.terminal import Device, argument, drop_none, option
 
 __all__ = ["serve"]
 
@@ -20,24 +18,21 @@ KEY = "GLASSHEAD_API_KEY"
 def serve(
     what: Annotated[
         Path,
-        typer.Argument(
-            metavar="RUN|FOLDER|FILE.glass",
-            help="A trained run, a folder of runs and transformers models, or what `atlas` wrote.",
+        argument(
+            "RUN|FOLDER|FILE.glass",
+            "A run, a folder of runs and transformers models, or a file that `atlas` wrote.",
         ),
     ],
     open_: Annotated[
         bool | None,
-        typer.Option(
-            "--open/--no-open", help="Open the page in a browser [default: where there is one]"
-        ),
+        option("--open/--no-open", None, "Open the page [default: if there is a browser]"),
     ] = None,
     device: Device = "auto",
     **flags: Any,
 ) -> None:
     """Serve a page to look into models, and an API for programs.
 
-    The address is printed: open it in a browser. /v1 is what OpenAI's clients speak, /metrics what
-    Prometheus reads.
+    The address is printed: open it in a browser. OpenAI's clients use /v1, Prometheus /metrics.
 
     \b
     Examples:
@@ -45,8 +40,8 @@ def serve(
       glasshead serve book.glass --port 8123 --no-open
       GLASSHEAD_API_KEY=secret glasshead serve runs --host 0.0.0.0
 
-    What happens goes to stderr, one JSON object a line. Ctrl-C, or SIGTERM, lets requests that run
-    finish, for --grace seconds at most.
+    The log goes to stderr, one JSON object a line. Ctrl-C or SIGTERM stops the server; running
+    requests have --grace seconds to finish.
     """
     from glasshead.machine import settle_half_precision
 
@@ -57,7 +52,7 @@ def serve(
     from glasshead.serve.config import ServeConfig
     from glasshead.serve.library import Library
 
-    given = {name: value for name, value in flags.items() if value is not None}
+    given = drop_none(flags)
     if os.environ.get(KEY):
         given.setdefault("api_key", os.environ[KEY])
     config = ServeConfig(**given)
@@ -68,25 +63,25 @@ def serve(
         url = server.address(config)
         print(url, flush=True)
         if _has_browser() if open_ is None else open_:
-            _show(f"{url}?key={quote(config.api_key, safe='')}" if config.api_key else url)
+            _open_browser(f"{url}?key={quote(config.api_key, safe='')}" if config.api_key else url)
         ended = server.run(app, sock, config)
     if not ended:
-        # Its client was told, and Python would wait for the thread.
+        # A request still computes; its client got an error, and Python would wait for the thread.
         sys.stderr.flush()
         os._exit(0)
 
 
 def _has_browser() -> bool:
-    """Whether somebody sits before a screen."""
+    """Whether this process was started on a desktop."""
     if not sys.stdout.isatty() or os.environ.get("SSH_CONNECTION"):
         return False
     windows = sys.platform in ("darwin", "win32")
     return windows or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
-def _show(url: str) -> None:
+def _open_browser(url: str) -> None:
     import threading
     import webbrowser
 
-    # The socket listens already: a browser that is quicker than the server waits in it.
+    # The socket is open already: a request that comes before the server is ready waits in it.
     threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()

@@ -1,30 +1,34 @@
-"""What commands share: a console, a language, a way to report mistakes, options."""
+"""What commands share: option declarations, the console, progress bars, and error messages."""
 
 import os
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress, ProgressColumn
 
 __all__ = [
-    "Beyond", "Device", "FirstTokens", "Language", "console", "language", "progress_bar",
-    "read_text", "report",
+    "AsJson", "Beyond", "Device", "FirstTokens", "Lang", "Language", "RunArgument", "argument",
+    "console", "drop_none", "language", "option", "print_json", "progress_bar", "read_text",
+    "report", "say", "write_errors",
 ]  # fmt: skip
 
-Device = Annotated[
-    str, typer.Option("--device", metavar="DEVICE", help="auto, cpu, cuda, cuda:1, ...")
-]
-FirstTokens = Annotated[
-    int | None, typer.Option("--max-tokens", metavar="N", help="Read the first N tokens only.")
-]
-Beyond = Annotated[
-    bool, typer.Option("--beyond", help="Read more than the model was trained to, if it can.")
-]
+
+def option(name: str, metavar: str | None, help: str, *names: str, **settings: Any) -> Any:
+    """Declare an option; one without a value has no metavar."""
+    return typer.Option(name, *names, metavar=metavar, help=help, **settings)
+
+
+def argument(metavar: str, help: str) -> Any:
+    """Declare an argument."""
+    return typer.Argument(metavar=metavar, help=help)
 
 
 class Language(StrEnum):
@@ -32,22 +36,51 @@ class Language(StrEnum):
     en = "en"
 
 
+RunArgument = Annotated[Path, argument("RUN", "The folder of a trained run.")]
+Device = Annotated[str, option("--device", "DEVICE", "auto, cpu, cuda, cuda:1, ...")]
+FirstTokens = Annotated[int | None, option("--max-tokens", "N", "Read the first N tokens only.")]
+Beyond = Annotated[bool, option("--beyond", None, "Read more than max_len tokens, if possible.")]
+AsJson = Annotated[bool, option("--json", None, "Print one JSON object instead.")]
+Lang = Annotated[
+    Language | None, option("--lang", None, "Language of the output [default: the locale's]")
+]
+
+
+def drop_none(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the flags that were given on the command line."""
+    return {name: value for name, value in flags.items() if value is not None}
+
+
 def console() -> "Console":
-    """A console on stdout. With NO_COLOR set it writes no escape codes at all."""
+    """Return a console on stdout; with NO_COLOR set it writes no escape codes."""
     from rich.console import Console
 
     plain = bool(os.environ.get("NO_COLOR"))
     return Console(color_system=None if plain else "auto", highlight=False, markup=False)
 
 
-def progress_bar() -> "Progress":
-    """A bar on stderr with the time left, which says what is being done; on a terminal only."""
+def print_json(data: Any) -> None:
+    """Print one JSON object, in ASCII if the terminal shows nothing else."""
+    import json
+
+    print(json.dumps(data, ensure_ascii=console().options.ascii_only, allow_nan=False))
+
+
+def say(*lines: str) -> None:
+    """Print lines to stderr."""
+    for line in lines:
+        print(line, file=sys.stderr, flush=True)
+
+
+def progress_bar(*columns: "ProgressColumn") -> "Progress":
+    """Return a progress bar on stderr, shown on a terminal only, with the time left at its end."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
+        *columns,
         TimeRemainingColumn(),
         console=Console(stderr=True),
         expand=True,
@@ -56,8 +89,10 @@ def progress_bar() -> "Progress":
     )
 
 
-def language() -> Literal["zh", "en"]:
-    """Chinese where the locale says so, English otherwise."""
+def language(lang: Language | None = None) -> Literal["zh", "en"]:
+    """Return the language given with --lang, else the locale's: Chinese, or English for others."""
+    if lang is not None:
+        return lang.value
     for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
         if locale := os.environ.get(name):
             return "zh" if locale.startswith("zh") else "en"
@@ -65,7 +100,7 @@ def language() -> Literal["zh", "en"]:
 
 
 def read_text(given: str | None) -> str:
-    """The argument, or stdin for `-` and for no argument outside a terminal."""
+    """Return the argument, or stdin for `-`, and without an argument if stdin is no terminal."""
     from glasshead.errors import InputError
 
     if given != "-" and (given is not None or sys.stdin.isatty()):
@@ -79,10 +114,24 @@ def read_text(given: str | None) -> str:
         ) from None
 
 
+@contextmanager
+def write_errors(out: Path) -> Iterator[None]:
+    """Report an OSError as a mistake of the user's: --out cannot be written."""
+    from glasshead.errors import InputError
+
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"cannot write to {error.filename or out}: {error.strerror}",
+            hint="choose another --out",
+        ) from None
+
+
 def report(message: str, hint: str) -> None:
-    """One line that says what is wrong, and one that helps, on stderr."""
+    """Print an error and its hint to stderr."""
     if os.environ.get("LOCAL_RANK", "0") != "0":
-        return  # of the processes that torchrun starts on a machine, the first one speaks
+        return  # only the first of the processes that torchrun starts on a machine prints
     lines = f"error: {_one_line(message)}\n"
     if hint:
         lines += f"\nhint: {_one_line(hint)}\n"

@@ -1,15 +1,12 @@
-"""`glasshead translate`: a run's model says it in the other language."""
+"""`glasshead translate`: translate a text, or stdin line by line."""
 
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from glasshead.cli.flags import with_flags
-from glasshead.cli.terminal import Device
+from glasshead.cli.terminal import Device, RunArgument, argument, drop_none, option, say
 
 if TYPE_CHECKING:
     from glasshead.generation.alignment import Alignment
@@ -17,46 +14,36 @@ if TYPE_CHECKING:
 
 __all__ = ["translate"]
 
-CHUNK = 1 << 16  # bytes of stdin that are read at once, if they are there
-SHOWN = 3  # source words that --align shows for each word, of at least so much weight:
-LEAST = 0.1
+CHUNK = 1 << 16  # the most bytes of stdin to read at once
+SHOWN, LEAST = 3, 0.1  # --align shows this many source words of at least this weight
 
 
 @with_flags(defaults=True, Search=("generation/beam.py", "SearchConfig"))
 def translate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained run.")],
+    run: RunArgument,
     text: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TEXT", help="What to translate; - or nothing reads lines of stdin."
-        ),
+        str | None, argument("TEXT", "The text; - or nothing translates stdin line by line.")
     ] = None,
-    n_best: Annotated[
-        int, typer.Option("--n-best", metavar="N", help="How many translations of each text.")
-    ] = 1,
+    n_best: Annotated[int, option("--n-best", "N", "How many translations of each text.")] = 1,
     align: Annotated[
-        bool, typer.Option("--align", help="Show which source words each word looked at.")
+        bool, option("--align", None, "Show which source words each word looked at.")
     ] = False,
     layer: Annotated[
-        int | None,
-        typer.Option(
-            "--layer", metavar="L", help="For --align, from 0 on [default: the last but one]"
-        ),
+        int | None, option("--layer", "L", "For --align, from 0 on [default: the last but one]")
     ] = None,
     head: Annotated[
-        int | None,
-        typer.Option("--head", metavar="H", help="For --align, from 0 on [default: their mean]"),
+        int | None, option("--head", "H", "For --align, from 0 on [default: their mean]")
     ] = None,
     device: Device = "auto",
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object a line for each text.")
+        bool, option("--json", None, "Print one JSON object a line for each text.")
     ] = False,
     **flags: Any,
 ) -> None:
     """Translate a text, or stdin line by line.
 
-    Each line becomes one line on stdout, an empty one an empty one; from a pipe, each is printed as
-    soon as it is there.
+    Each line gives one line on stdout, printed as soon as it is translated; an empty line stays
+    empty.
 
     \b
     Examples:
@@ -65,11 +52,10 @@ def translate(
       glasshead translate runs/de-en < german.txt > english.txt
 
     --n-best prints score, log-probability and text, best first, and --- between lines. A line
-    longer than the model's max_len is translated in parts, cut at ends of sentences if it can be.
-    The search is the paper's.
+    longer than the model's max_len is translated in parts, cut at ends of sentences if possible.
 
-    --align shows the cross-attention of one layer of the decoder, by which a word looked at the
-    source while it was written. --json has every head's.
+    --align shows the cross-attention of one decoder layer: what each word looked at in the source
+    when it was generated. --json includes every head.
     """
     from glasshead.errors import ConfigError
     from glasshead.generation.beam import SearchConfig
@@ -77,37 +63,36 @@ def translate(
     from glasshead.generation.translate import Translator
     from glasshead.machine import pick_device
 
-    given = {name: value for name, value in flags.items() if value is not None}
     for name, value in (("layer", layer), ("head", head)):
         if value is not None and not align:
-            raise ConfigError(f"--{name} {value} is for --align", hint="add --align")
-    config = SearchConfig(**given)
+            raise ConfigError(f"--{name} {value} works only with --align", hint="add --align")
+    config = SearchConfig(**drop_none(flags))
     loaded, model = open_translator(run, pick_device(device))
     lowercase = loaded.reads_small_letters
     translator = Translator(model, loaded.tokenizer, config, n_best=n_best, lowercase=lowercase)
-    looks = Looks(translator, layer, head) if align else None
-    show = JsonLines(looks) if as_json else TranslationLines(looks, n_best)
+    alignments = AlignmentTable(translator, layer, head) if align else None
+    show = JsonLines(alignments) if as_json else TranslationLines(alignments, n_best)
     first = 1
     for readings in _readings(translator, text):
         for number, translation in enumerate(translator.write(readings), first):
             show.add(translation)
             if not translation.best.ended and config.max_tokens is None:
-                sys.stderr.write(f"the translation of line {number} found no end and was cut\n")
+                say(f"the translation of line {number} was cut at the maximum length")
         sys.stdout.flush()
         first += len(readings)
 
 
 def _readings(translator: "Translator", text: str | None) -> "Iterator[list[Reading]]":
-    """The lines to translate, as many at a time as are there. What stands before one that cannot
-    be read is given out first."""
+    """Yield the lines to translate, in groups as they arrive. The lines before one that cannot be
+    read are yielded before the error is raised."""
     from glasshead.errors import InputError
 
     number = 1
-    for lines in _stdin() if text in (None, "-") else [(text or "").split("\n")]:
+    for lines in _read_stdin() if text in (None, "-") else [(text or "").split("\n")]:
         readings: list[Reading] = []
         try:
             for line in lines:
-                readings.append(_read(translator, _decoded(line, number), number))
+                readings.append(_read(translator, _decode(line, number), number))
                 number += 1
         except InputError:
             yield readings
@@ -115,14 +100,14 @@ def _readings(translator: "Translator", text: str | None) -> "Iterator[list[Read
         yield readings
 
 
-def _stdin() -> Iterator[list[bytes]]:
-    """Its lines, as many at a time as are there."""
+def _read_stdin() -> Iterator[list[bytes]]:
+    """Yield the lines of stdin, in groups as they arrive."""
     if sys.stdin is None:
         return
     if sys.stdin.isatty():
-        sys.stderr.write("a line is translated when you press Enter; Ctrl-D ends\n")
+        say("type a line and press Enter to translate it; Ctrl-D ends")
     stream: Any = sys.stdin.buffer
-    rest: list[bytes] = []  # parts of a line that has not ended
+    rest: list[bytes] = []  # parts of an incomplete line
     while block := stream.read1(CHUNK):
         first, *lines = block.split(b"\n")
         rest.append(first)
@@ -133,7 +118,7 @@ def _stdin() -> Iterator[list[bytes]]:
         yield [last]
 
 
-def _decoded(line: bytes | str, number: int) -> str:
+def _decode(line: bytes | str, number: int) -> str:
     from glasshead.errors import InputError
 
     if isinstance(line, str):
@@ -156,15 +141,15 @@ def _read(translator: "Translator", line: str, number: int) -> "Reading":
         place = f"line {number} of the text: " if number > 1 else ""
         raise type(error)(f"{place}{error}", error.hint) from None
     if (n := len(reading.parts)) > 1:
-        sys.stderr.write(
-            f"line {number} is longer than the {translator.model.config.max_len} tokens that "
-            f"the model reads (max_len): translated in {n} parts\n"
+        say(
+            f"line {number} is longer than max_len ({translator.model.config.max_len} tokens): "
+            f"translated in {n} parts"
         )
     return reading
 
 
-class Looks:
-    """Where the words of a translation looked, part by part, as asked for."""
+class AlignmentTable:
+    """The cross-attention of a translation, part by part, in one layer and one or all heads."""
 
     def __init__(self, translator: "Translator", layer: int | None, head: int | None) -> None:
         from glasshead.errors import ConfigError
@@ -174,7 +159,8 @@ class Looks:
         for name, value, n in (("layer", layer, self._n_layers), ("head", head, self._n_heads)):
             if value is not None and not 0 <= value < n:
                 raise ConfigError(
-                    f"{name} ({value}) must lie between 0 and {n - 1}", hint=f"there are {n}"
+                    f"--{name} ({value}) must be between 0 and {n - 1}",
+                    hint=f"the model has {n} {name}s",
                 )
 
     def of(self, candidate: "Candidate") -> "list[Alignment]":
@@ -189,7 +175,7 @@ class Looks:
         return f"layer {alignment.layer} of 0 to {self._n_layers - 1}, {which}:"
 
     def table(self, alignment: "Alignment") -> Iterator[str]:
-        """A line for each word: what it looked at most, in columns that are straight."""
+        """Yield a line for each word: the source words it looked at most."""
         from rich.cells import cell_len
 
         each = alignment.weights
@@ -198,16 +184,16 @@ class Looks:
         for word, row in zip(alignment.target, weights, strict=True):
             top = row.topk(min(SHOWN, len(row)))
             found = list(zip(top.values.tolist(), top.indices.tolist(), strict=True))
-            looked = [(w, s) for place, (w, s) in enumerate(found) if w >= LEAST or place == 0]
-            cells = "  ".join(f"{alignment.source[s]} {weight:.2f}" for weight, s in looked)
+            shown = [pair for rank, pair in enumerate(found) if pair[0] >= LEAST or rank == 0]
+            cells = "  ".join(f"{alignment.source[s]} {weight:.2f}" for weight, s in shown)
             yield f"  {word}{' ' * (width - cell_len(word))}  {cells}"
 
 
 class TranslationLines:
     """Translations as lines of text."""
 
-    def __init__(self, looks: Looks | None, n_best: int) -> None:
-        self._looks, self._n_best = looks, n_best
+    def __init__(self, alignments: AlignmentTable | None, n_best: int) -> None:
+        self._alignments, self._n_best = alignments, n_best
         self._any = False
 
     def add(self, translation: "Translation") -> None:
@@ -215,21 +201,21 @@ class TranslationLines:
             print("---")
         self._any = True
         for one in translation.candidates:
-            # A line for a line, even where the model writes a line end.
+            # One line for each line, even if the model generates a line end.
             text = " ".join(one.text.splitlines())
             print(text if self._n_best == 1 else f"{one.score:.4f}\t{one.log_prob:.4f}\t{text}")
-        if self._looks:
-            for alignment in self._looks.of(translation.best):
-                print(self._looks.title(alignment))
-                for row in self._looks.table(alignment):
+        if self._alignments:
+            for alignment in self._alignments.of(translation.best):
+                print(self._alignments.title(alignment))
+                for row in self._alignments.table(alignment):
                     print(row)
 
 
 class JsonLines:
-    """One JSON object a line for each text."""
+    """Translations as JSON, one object a line."""
 
-    def __init__(self, looks: Looks | None) -> None:
-        self._looks = looks
+    def __init__(self, alignments: AlignmentTable | None) -> None:
+        self._alignments = alignments
 
     def add(self, translation: "Translation") -> None:
         found: dict[str, Any] = {
@@ -246,14 +232,14 @@ class JsonLines:
                 for one in translation.candidates
             ],
         }
-        if self._looks:
-            found["align"] = [self._json(one) for one in self._looks.of(translation.best)]
+        if self._alignments:
+            found["align"] = [self._json(one) for one in self._alignments.of(translation.best)]
         print(json.dumps(found, ensure_ascii=False))
 
     def _json(self, alignment: "Alignment") -> dict[str, Any]:
-        assert self._looks
+        assert self._alignments
         n_heads = len(alignment.weights)
-        heads = list(range(n_heads)) if self._looks.head is None else [self._looks.head]
+        heads = list(range(n_heads)) if self._alignments.head is None else [self._alignments.head]
         return {
             "layer": alignment.layer,
             "heads": heads,

@@ -1,12 +1,10 @@
-"""`glasshead world`: stories of the embedded world, with what their pronouns stand for."""
+"""`glasshead world`: stories of the embedded world, with the referents of their pronouns."""
 
 import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from glasshead.cli.terminal import console
+from glasshead.cli.terminal import console, option
 from glasshead.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
@@ -23,26 +21,22 @@ class Split(StrEnum):
 
 
 def world(
-    show: Annotated[int, typer.Option("--show", metavar="N", help="How many stories.")] = 5,
+    show: Annotated[int, option("--show", "N", "How many stories.")] = 5,
     lang: Annotated[
-        str,
-        typer.Option("--lang", metavar="LANGUAGES", help="Which of zh, en and de, in this order."),
+        str, option("--lang", "LANGUAGES", "Which of zh, en and de, in this order.")
     ] = "zh,en,de",
-    seed: Annotated[
-        int, typer.Option("--seed", metavar="S", min=0, help="Another seed, other stories.")
-    ] = 0,
+    seed: Annotated[int, option("--seed", "S", "Another seed, other stories.", min=0)] = 0,
     split: Annotated[
-        Split,
-        typer.Option("--split", help="The two share no combination of actor, thing and ending."),
+        Split, option("--split", None, "They share no combination of actor, thing and ending.")
     ] = Split.train,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object a story, with its whole truth.")
+        bool, option("--json", None, "Print one JSON object a story, with its annotations.")
     ] = False,
 ) -> None:
     """Print stories of the embedded world, one language a line.
 
-    They are endless, generated from a seed, and it is known what each pronoun stands for: what
-    `demo`, `ladder` and `train --task refer` train on.
+    Stories are generated from a seed, without end, and the referent of each pronoun is known.
+    `demo`, `ladder` and `train --task refer` train on them.
 
     \b
     Examples:
@@ -60,7 +54,7 @@ def world(
 
     langs = _languages(lang)
     if show < 1:
-        raise InputError(f"--show {show}: there is nothing to show", hint="show at least 1 story")
+        raise InputError(f"--show ({show}) must be at least 1", hint="try --show 5")
     stories = islice(World(seed).stories(split.value), show)
     if as_json:
         for story in stories:
@@ -72,7 +66,7 @@ def world(
             print()
         for name in langs:
             if sys.stdout.isatty():
-                out.print(marked(story, name), soft_wrap=True)
+                out.print(mark_pronouns(story, name), soft_wrap=True)
             else:
                 print(story.text(name))
 
@@ -88,12 +82,12 @@ def _languages(lang: str) -> list[str]:
                 hint=did_you_mean(name, LANGUAGES),
             )
     if len(set(names)) < len(names):
-        raise InputError(f"--lang {lang}: a language is named twice", hint="name each once")
+        raise InputError(f"--lang {lang} names a language twice", hint="name each once")
     return names
 
 
-def marked(story: "Story", lang: str) -> "Text":
-    """The story's text, each pronoun followed by what it stands for: 它(→小猫)."""
+def mark_pronouns(story: "Story", lang: str) -> "Text":
+    """Return the story's text, each pronoun followed by its noun: 它(→小猫)."""
     from rich.text import Text
 
     from glasshead.text.tinyworld import spell
@@ -101,7 +95,7 @@ def marked(story: "Story", lang: str) -> "Text":
     tokens, pronouns = story.tokens[lang], story.pronouns[lang]
     shown, done = Text(), 0
     for pronoun in pronouns:
-        # Spelling a beginning of the story gives a beginning of its text.
+        # A prefix of the tokens spells a prefix of the text.
         end = len(spell(tokens[: pronoun.index + 1], lang))
         start = end - len(tokens[pronoun.index])
         shown.append(story.text(lang)[done:start])

@@ -37,7 +37,7 @@ def test_a_book_is_recorded_and_any_row_of_it_can_be_seen(cli, run, file, tmp_pa
     assert (code, out) == (0, "")
     assert re.match(rf"{re.escape(str(book))}: 374 tokens, 3 layers, 6 heads, [\d.]+ MB\n", err)
     assert re.search(
-        r"read in [\d.]+ s, measured in [\d.]+ s, written in [\d.]+ s; at most [\d,]+ MB", err
+        r"read in [\d.]+ s, measured in [\d.]+ s, written in [\d.]+ s; peak memory [\d,]+ MB", err
     )
     seen = open_glass(book)
     assert "".join(seen.tokens[0]) == TEXT
@@ -83,11 +83,11 @@ def test_progress_is_for_terminals_only(cli, run, file, tmp_path, monkeypatch):
     ("arguments", "message", "hint"),
     [
         ((), "the text has 374 tokens, but moon was made for 31", "--beyond reads all"),
-        (("--layers", "1-"), "--layers '1-' is no list of numbers", "try --layers 0,3-5"),
+        (("--layers", "1-"), "--layers '1-' is not a list of numbers", "try --layers 0,3-5"),
         (("--layers", "9", "--beyond"), "layer 9 does not exist", "0 to 2"),
         (("--max-tokens", "0"), "max_tokens (0) must be at least 1", "leave it out"),
-        (("-o", "book.txt"), "book.txt is not named .glass", "try -o book.glass"),
-        (("-o", "no/such/b.glass"), "there is no folder no/such", "make it"),
+        (("-o", "book.txt"), "the name of book.txt does not end in .glass", "try -o book.glass"),
+        (("-o", "no/such/b.glass"), "there is no folder no/such", "mkdir -p no/such"),
     ],
 )
 def test_mistakes(cli, run, file, tmp_path, arguments, message, hint):
@@ -108,4 +108,4 @@ def test_learned_positions_end_where_they_end(cli, file, tmp_path):
 def test_a_file_without_text(cli, run, tmp_path):
     (tmp_path / "empty.txt").write_text(" \n")
     outcome = cli("atlas", run, tmp_path / "empty.txt", "-o", tmp_path / "b.glass")
-    assert "has no text" in is_a_mistake(outcome)[0]
+    assert "contains no text" in is_a_mistake(outcome)[0]

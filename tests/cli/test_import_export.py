@@ -24,7 +24,7 @@ def test_a_folder_becomes_a_run_and_a_folder_again(cli, tmp_path, monkeypatch):
     assert said.out.startswith("The cat")
     done = cli("export", "runs/mine", "--out", "out")
     assert (done.code, done.out) == (0, "out\n")
-    assert done.err.startswith("a GPT2LMHeadModel of ")
+    assert done.err.startswith("GPT2LMHeadModel, ")
     assert foreign.same_bytes("theirs/model.safetensors", "out/model.safetensors")
     card = (tmp_path / "out" / "README.md").read_text()
     assert "`theirs`" in card

@@ -73,7 +73,7 @@ def test_tokens_without_colour_carry_their_bits(cli, run, file):
     assert tokens.startswith("春⟨–⟩江⟨")
     assert tokens.count("–") == 1
     assert tokens.count("⟨") == len(TEXT)
-    assert err == "⟨–⟩ for the first token of a text: nothing stands before it\n"
+    assert err == "⟨–⟩ for the first token of a text, which has no context\n"
     assert re.search(r"，⟨\d+\.\d⟩↵⟨\d+\.\d⟩\n海", tokens)
     assert figures == cli("score", run, file).out
 
@@ -136,7 +136,7 @@ def test_a_smaller_stride_reads_more_context(cli, run, file):
     ("text", "args", "message"),
     [
         ("春江x", [], "character 'x' (U+0078) at line 1, column 3"),
-        ("春", [], "has nothing to predict"),
+        ("春", [], "has fewer than two tokens"),
         ("", [], "empty"),
         (TEXT, ["--stride", "0"], "stride (0) must lie between 1 and max_len (13)"),
     ],

@@ -115,19 +115,19 @@ def test_a_translator_is_not_scored_on_a_text_nor_a_language_model_on_pairs(
     cli, run, files, tmp_path
 ):
     first, hint = is_a_mistake(cli("score", run, files[0]))
-    assert "de-en is a translator, which is scored on pairs" in first
+    assert "de-en is a translator, which is scored on --pairs" in first
     assert "--pairs SRC TGT" in hint
     gpt = make_run(tmp_path / "poems", CharTokenizer.train("ab"))
     first, hint = is_a_mistake(cli("score", gpt, "--pairs", *files))
-    assert "poems is a gpt, which does not translate" in first
+    assert "poems is a GPT, which does not translate" in first
     assert "glasshead score" in hint
 
 
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--pairs", "{de}", "{en}", "--tokens"], "--tokens is for texts"),
-        (["--pairs", "{de}", "{en}", "--stride", "3"], "--stride is for texts"),
+        (["--pairs", "{de}", "{en}", "--tokens"], "--tokens works only without --pairs"),
+        (["--pairs", "{de}", "{en}", "--stride", "3"], "--stride works only without --pairs"),
         (["--pairs", "{de}", "{en}", "{en}"], "cannot go together"),
         (["--pairs", "{de}", "{en}", "--pairs", "{en}"], "--pairs names 3 files"),
         (["--pairs", "{de}"], "has 1 columns"),
@@ -137,7 +137,7 @@ def test_a_translator_is_not_scored_on_a_text_nor_a_language_model_on_pairs(
         (["--pairs", "{de}", "{en}", "--out", "{dir}"], "is a folder"),
         (["--pairs", "{de}", "{en}", "--beam", "0"], "beam (0)"),
         (["--pairs"], "option '--pairs' requires an argument"),
-        ([], "is a translator, which is scored on pairs"),
+        ([], "is a translator, which is scored on --pairs"),
     ],
 )
 def test_mistakes_are_one_line_and_a_hint(cli, run, files, tmp_path, args, message):
@@ -153,12 +153,12 @@ def test_settings_of_a_search_are_not_for_texts(cli, tmp_path):
     text = tmp_path / "text"
     text.write_text("abab")
     for args, message in (
-        (["--beam", "3"], "--beam is for --pairs"),
-        (["--max-tokens", "3"], "--max-tokens is for --pairs"),
-        (["--out", "x"], "--out is for --pairs"),
+        (["--beam", "3"], "--beam works only with --pairs"),
+        (["--max-tokens", "3"], "--max-tokens works only with --pairs"),
+        (["--out", "x"], "--out works only with --pairs"),
     ):
         outcome = cli("score", gpt, text, *args)
         assert is_a_mistake(outcome)
         assert message in outcome.err
     first, _ = is_a_mistake(cli("score", gpt))
-    assert first == "there is nothing to score"
+    assert first == "FILE is missing: there is no text to score"

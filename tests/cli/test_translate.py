@@ -146,10 +146,7 @@ def test_a_long_line_is_translated_in_parts_and_a_note_says_so(cli, chars, stdin
     stdin(f"小猫\n{long}\n".encode())
     code, out, err = cli("translate", chars, *SHORT)
     assert (code, out.count("\n")) == (0, 2)
-    assert err == (
-        "line 2 is longer than the 17 tokens that the model reads (max_len): "
-        "translated in 2 parts\n"
-    )
+    assert err == ("line 2 is longer than max_len (17 tokens): translated in 2 parts\n")
     out = cli("translate", chars, long, "--align", *SHORT).out
     assert out.count("layer 1 of") == 2
 
@@ -169,10 +166,10 @@ def test_a_run_of_small_letters_reads_small_letters(cli, tmp_path):
         (["a", "--alpha", "1000"], "alpha (1000.0)"),
         (["a", "--n-best", "5"], "n_best (5) must lie between 1 and beam (4)"),
         (["a", "--max-tokens", "0"], "max_tokens (0)"),
-        (["a", "--layer", "1"], "--layer 1 is for --align"),
-        (["a", "--head", "0"], "--head 0 is for --align"),
-        (["a", "--align", "--layer", "3"], "layer (3) must lie between 0 and 2"),
-        (["a", "--align", "--head", "-1"], "head (-1) must lie between 0 and 3"),
+        (["a", "--layer", "1"], "--layer 1 works only with --align"),
+        (["a", "--head", "0"], "--head 0 works only with --align"),
+        (["a", "--align", "--layer", "3"], "--layer (3) must be between 0 and 2"),
+        (["a", "--align", "--head", "-1"], "--head (-1) must be between 0 and 3"),
         (["a", "--device", "abacus"], "unknown device 'abacus'"),
         (["a", "--aling"], "no option '--aling'"),
         (["a 狗"], "character '狗' (U+72D7) at line 1, column 3"),
@@ -225,7 +222,7 @@ def test_a_line_longer_than_what_is_read_at_once_stays_one(cli, run, stdin, monk
 def test_a_translation_that_found_no_end_is_told(cli, run, stdin):
     stdin("Ein Hund\n\n小猫\n".encode())
     expected = [
-        f"the translation of line {number} found no end and was cut"
+        f"the translation of line {number} was cut at the maximum length"
         for number, line in enumerate(["Ein Hund", "", "小猫"], 1)
         if not ended(run, line)
     ]

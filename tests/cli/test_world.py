@@ -51,8 +51,8 @@ def test_json_holds_the_whole_truth(cli):
     [
         (["--lang", "zh,fr"], "the world has no language 'fr'"),
         (["--lang", ""], "the world has no language ''"),
-        (["--lang", "zh,zh"], "a language is named twice"),
-        (["--show", "0"], "--show 0"),
+        (["--lang", "zh,zh"], "names a language twice"),
+        (["--show", "0"], "--show (0) must be at least 1"),
         (["--seed", "-1"], "--seed '-1' must be at least 0"),
         (["--split", "valid"], "valid"),
     ],
