@@ -23,7 +23,7 @@ import glasshead
 from glasshead.lab.lessons import show_map, trained
 from glasshead.observe.ablation import Edge, ablating
 from glasshead.text.tinyworld import World
-from glasshead.training.pronouns import named, story_batch
+from glasshead.training.pronouns import predict_referents, story_batch
 
 settings = {"stories": 3000, "steps": 300, "batch_size": 32}
 path = trained("reader", task="refer", eval_every=150, **settings)
@@ -38,10 +38,10 @@ model, words = reader.model, reader.tokenizer
 story = World.seed_story()
 tokens = list(story.tokens["zh"])
 IT = story.pronouns["zh"][-1].index
-print(named(model, [story], words, "zh")[0])
+print(predict_referents(model, [story], words, "zh")[0])
 
 assert tokens[IT] == "它"
-assert named(model, [story], words, "zh")[0] == ["小猫", "小猫"]
+assert predict_referents(model, [story], words, "zh")[0] == ["小猫", "小猫"]
 
 # zh:
 # ## 观察，而不打扰
@@ -139,7 +139,7 @@ ids = story_batch([ending], words, "zh").ids
 tokens = list(ending.tokens["zh"])
 with torch.no_grad(), glasshead.observing(model.encoder) as seen:
     model(ids)
-answer = named(model, [ending], words, "zh")[0][-1]
+answer = predict_referents(model, [ending], words, "zh")[0][-1]
 print(ending.text("zh")[-7:], "→", answer)
 for word in ("小猫 kitten", "蝴蝶 butterfly", "公园 park"):
     print(f"{stares(seen, 1, word.split()[0]):.2f}  {word}")

@@ -130,7 +130,7 @@ class TrainRequest:
         return self.task or (PRESETS[self.preset].task if self.preset in PRESETS else None)
 
     @property
-    def dataset(self) -> Dataset[Any, Any]:
+    def dataset(self) -> type[Dataset]:
         return start.find_dataset(self.known_task or "text")
 
     @property
@@ -236,7 +236,7 @@ def _check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that are not None, if each exists and has the right type."""
     types: dict[str, Any] = {}
     for dataset in start.DATASETS.values():
-        for config in (dataset.config, TrainConfig, KINDS[dataset.kind][0]):
+        for config in (dataset.config_class, TrainConfig, KINDS[dataset.kind][0]):
             types |= get_type_hints(config)
     given = {name: value for name, value in settings.items() if value is not None}
     for name, value in given.items():

@@ -30,7 +30,7 @@ __all__ = [
 FORMAT = 1
 
 # One line a kind of model: its config and the module made of it.
-KINDS: dict[str, tuple[Callable[..., Any], Callable[[Any], nn.Module]]] = {
+KINDS: dict[str, tuple[type[Any], Callable[[Any], nn.Module]]] = {
     "gpt": (GPTConfig, GPT),
     "transformer": (TransformerConfig, Transformer),
     "reader": (TransformerConfig, Reader),

@@ -34,10 +34,10 @@ from glasshead.checkpoint.processes import Processes
 from glasshead.checkpoint.state import Like
 from glasshead.errors import CheckpointError
 
-__all__ = ["ShardWriter", "read_shards", "whole"]
+__all__ = ["ShardWriter", "full_tensor", "read_shards"]
 
 
-def whole(tensor: Tensor) -> Tensor:
+def full_tensor(tensor: Tensor) -> Tensor:
     """All of it, where processes have parts; all of them must ask."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 

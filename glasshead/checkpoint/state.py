@@ -65,7 +65,7 @@ class States:
         with atomic_write(last, partial(self._make_way, last, rotate)) as file:
             write_tensors(file, state.tensors, about)
 
-    def save_parts(self, state: State, writer: "ShardWriter", rotate: bool = True) -> None:
+    def save_shards(self, state: State, writer: "ShardWriter", rotate: bool = True) -> None:
         """The same by several processes, each with its part, in the background."""
         last = self.state_files[0].with_suffix("")
         new = last.with_name(".last.new")

@@ -1,7 +1,10 @@
 """How a model is trained."""
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from operator import ge, gt, le, lt
+from typing import Any
 
 from torch import nn
 
@@ -11,7 +14,42 @@ from glasshead.training import auto_settings
 from glasshead.training.optim import OPTIMIZERS
 from glasshead.training.schedule import SCHEDULES
 
-__all__ = ["TrainConfig"]
+__all__ = ["TrainConfig", "check_choices", "check_range"]
+
+
+def check_range(
+    config: Any,
+    names: str,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+) -> None:
+    """Raise ConfigError for the first of the fields, named in one string, that is out of range.
+
+    None is in every range, NaN in none.
+    """
+    limits = {"at least": least, "more than": above, "at most": most, "less than": below}
+    tests = {"at least": ge, "more than": gt, "at most": le, "less than": lt}
+    given = {words: limit for words, limit in limits.items() if limit is not None}
+    for name in names.split():
+        value = getattr(config, name)
+        if value is None or all(tests[words](value, limit) for words, limit in given.items()):
+            continue
+        must = " and ".join(f"{words} {limit}" for words, limit in given.items())
+        flag, default = f"--{name.replace('_', '-')}", getattr(type(config), name)
+        raise ConfigError(
+            f"{name} ({value}) must be {must}",
+            hint=f"leave {flag} out" if default is None else f"the default is {flag} {default}",
+        )
+
+
+def check_choices(config: Any, **choices: Collection[str]) -> None:
+    """Raise ConfigError for the first field whose value is not among its choices."""
+    for name, known in choices.items():
+        if (value := getattr(config, name)) not in known:
+            raise ConfigError(f"unknown {name} '{value}'", hint=did_you_mean(str(value), known))
 
 
 @dataclass(frozen=True)
@@ -19,7 +57,7 @@ class TrainConfig:
     """How a model is trained. Every field is a flag of `glasshead train`."""
 
     steps: int | None = 2000  # how long to train, in steps
-    minutes: float | None = None  # or by the clock; the schedule then follows the clock
+    minutes: float | None = None  # how long to train, by the clock, which the schedule then follows
     seed: int = 1  # of the parameters, the batches and dropout
     batch_size: int = 32  # sequences in a batch
     accumulate: int = 1  # batches whose gradients make one step
@@ -37,15 +75,15 @@ class TrainConfig:
     final_lr: float = 0.0  # where the rate ends, as a share of its peak
     eval_every: int | None = None  # steps between evaluations; 20 in all if not given
     eval_batches: int = 20  # how many, always the same
-    stop_on: str = "loss"  # what the kept model is best in: loss, bleu (pairs alone)
+    stop_on: str = "loss"  # what the kept model is best in: loss, bleu (pairs only)
     patience: int = 0  # end after so many evaluations without a better one; 0: never
-    ema: float = 0.0  # keep a running mean of the parameters, such as 0.999; 0: the last ones
-    log_every: int = 10  # steps to a line of metrics.jsonl
+    ema: float = 0.0  # decay of a running mean of the parameters, such as 0.999; 0: none
+    log_every: int = 10  # steps for each line of metrics.jsonl
     save_every: int | None = None  # steps between checkpoints, besides those at evaluations
     device: str = "auto"  # auto, cpu, cuda, cuda:1, ...
     precision: str = "auto"  # auto, float32, bf16
     compile: str = "auto"  # auto, on, off
-    graph: str = "auto"  # auto, on, off: record a step of a text on one GPU, and play it again
+    graph: str = "auto"  # auto, on, off: replay a recorded step (text on one GPU)
     threads: int | None = None  # of the CPU
     parallel: str = "auto"  # ddp (auto), fsdp: how processes that torchrun starts share the model
     tensorboard: bool = True  # also write for TensorBoard
@@ -54,34 +92,29 @@ class TrainConfig:
         if (self.steps is None) == (self.minutes is None):
             raise ConfigError(
                 f"steps ({self.steps}) or minutes ({self.minutes}): one of the two must be given",
-                hint="give --steps, or give --minutes",
+                hint="for example --steps 2000, or --minutes 10",
             )
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if value is not None and not value >= least:  # NaN too
-                raise ConfigError(
-                    f"{name} ({value}) must be at least {least}", hint=f"raise {name}"
-                )
-        for name, most in _BELOW.items():
-            value = getattr(self, name)
-            if value is not None and not value < most:
-                raise ConfigError(
-                    f"{name} ({value}) must be less than {most}", hint=f"lower {name}"
-                )
-        for name in _SHARES:
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(
-                    f"{name} ({getattr(self, name)}) must lie between 0 and 1", hint="it is a share"
-                )
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise ConfigError(
-                    f"unknown {name} '{getattr(self, name)}'",
-                    hint=did_you_mean(str(getattr(self, name)), choices),
-                )
+        check_range(self, "steps patience clip", least=0)
+        check_range(self, "minutes lr muon_lr weight_decay", least=0, below=math.inf)
+        counts = "batch_size accumulate eval_every eval_batches log_every save_every"
+        check_range(self, counts, least=1)
+        check_range(self, "warmup cooldown final_lr ema", least=0, most=1)
+        check_range(self, "beta1 beta2 momentum", least=0, below=1)
+        check_range(self, "seed", least=0, below=2**64)  # what torch takes
+        check_range(self, "threads", least=1, most=1024)  # torch crashes with some thousands
+        check_choices(
+            self,
+            optimizer=OPTIMIZERS,
+            schedule=SCHEDULES,
+            stop_on=["loss", "bleu"],
+            precision=["auto", "float32", "bf16"],
+            compile=["auto", "on", "off"],
+            parallel=["auto", "ddp", "fsdp"],
+            graph=["auto", "on", "off"],
+        )
 
     def resolve_auto(self, model: nn.Module) -> "TrainConfig":
-        """The same, with every 'auto' decided for this model on this machine."""
+        """Return a copy in which every 'auto' is decided, for this model on this machine."""
         device = pick_device(self.device)
         is_long = (self.steps or 0) * self.accumulate >= 2000 or (self.minutes or 0) >= 5
         return replace(
@@ -93,27 +126,3 @@ class TrainConfig:
             threads=auto_settings.pick_threads(self.threads, model),
             eval_every=self.eval_every or (max(1, self.steps // 20) if self.steps else None),
         )
-
-
-_LEAST = {
-    **dict.fromkeys(("steps", "minutes", "seed", "lr", "muon_lr", "weight_decay", "clip"), 0),
-    **dict.fromkeys(("batch_size", "accumulate", "eval_every", "eval_batches", "log_every"), 1),
-    **dict.fromkeys(("save_every", "threads"), 1),
-    "patience": 0,
-}
-_BELOW = {
-    **dict.fromkeys(("minutes", "lr", "muon_lr", "weight_decay"), math.inf),
-    **dict.fromkeys(("beta1", "beta2", "momentum"), 1),
-    "seed": 2**64,  # what torch takes
-    "threads": 1025,  # some thousands crash it
-}
-_SHARES = ("warmup", "cooldown", "final_lr", "beta1", "beta2", "momentum", "ema")
-_CHOICES = {
-    "optimizer": list(OPTIMIZERS),
-    "schedule": list(SCHEDULES),
-    "stop_on": ["loss", "bleu"],
-    "precision": ["auto", "float32", "bf16"],
-    "compile": ["auto", "on", "off"],
-    "parallel": ["auto", "ddp", "fsdp"],
-    "graph": ["auto", "on", "off"],
-}

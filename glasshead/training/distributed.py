@@ -1,11 +1,11 @@
-"""A model spread over processes, so that one global batch gives one loss curve.
+"""Training by several processes, with the loss curve of one.
 
     Replicated   each has all parameters and some rows of the batch; gradients are averaged (DDP)
     Sharded      each has a part of every parameter, of its gradient and of its optimizer state;
-                 a block is put together when it is needed (FSDP2)
+                 a block is gathered when it is needed (FSDP2)
 
-A process's loss is the mean over its own tokens. It counts as much as it has tokens, so the sum
-over the processes is the mean over the batch, however unevenly its rows fall.
+The loss of a process is the mean over its own tokens. It is weighted by their number, so that the
+sum over the processes is the mean over the batch, however unevenly its rows are distributed.
 """
 
 from collections.abc import Sequence
@@ -23,105 +23,105 @@ from torch.nn.parallel import DistributedDataParallel
 from glasshead.attention.functional import allow_nan
 from glasshead.checkpoint import parameters
 from glasshead.checkpoint.processes import Processes
-from glasshead.checkpoint.sharded import whole
+from glasshead.checkpoint.sharded import ShardWriter, full_tensor
 from glasshead.model.layers import Block
 from glasshead.text.batches import draw
 from glasshead.training.config import TrainConfig
-from glasshead.training.strategy import Alone
-from glasshead.training.task import DistributedTask, Task
+from glasshead.training.strategy import SingleProcess
+from glasshead.training.task import Task
 
-__all__ = ["WAYS", "Replicated", "Sharded"]
+__all__ = ["Replicated", "Sharded"]
 
 
-class Replicated(Alone):
+class Replicated(SingleProcess):
     """DDP: gradients are averaged while the backward pass still computes others."""
 
-    task: DistributedTask
-
     def __init__(
-        self, task: DistributedTask, config: TrainConfig, device: torch.device, processes: Processes
+        self, task: Task, config: TrainConfig, device: torch.device, processes: Processes
     ) -> None:
         self._processes, self._seed = processes, config.seed
+        self.shard_writer = ShardWriter(processes)
         super().__init__(task, config, device)
 
-    def _place(self, compiled: bool) -> None:
-        super()._place(compiled)
+    def _place_model(self, compiled: bool) -> None:
+        super()._place_model(compiled)
         on_gpu = [self.device] if self.device.type == "cuda" else None
-        # All processes load the same file before they start, so nothing need be sent at first.
+        # All processes load the same file before they start: no parameters need to be sent.
         self._loss: Any = DistributedDataParallel(
             _Loss(self.task), on_gpu, init_sync=False, gradient_as_bucket_view=True
         )
 
-    def begin_step(self, step: int) -> None:
-        """Dropout differs between processes and steps, and needs no state to be the same again."""
+    def start_step(self, step: int) -> None:
+        """Seed dropout for this process and step, so that no RNG state needs to be saved."""
         seeds = draw(self._seed + 2**42, step, self._processes.size)
         torch.manual_seed(int(seeds[self._processes.rank]))
 
-    def backward(self, batch: Any, of: int, last: bool) -> Tensor:
+    def backward(self, batch: Any, n_batches: int, last: bool) -> Tensor:
         rows, share = self.task.share(batch, self._processes.rank, self._processes.size)
-        with self._exchange(last), allow_nan():
+        with self._synchronize(last), allow_nan():
             with self.autocast():
-                part: Tensor = self._loss(rows) * (share / of)
-            (part * self._processes.size).backward()  # by which the gradient is divided
+                part: Tensor = self._loss(rows) * (share / n_batches)
+            (part * self._processes.size).backward()  # the gradient will be divided by it
         return part.detach()
 
-    def _exchange(self, last: bool) -> AbstractContextManager[Any]:
-        """Gradients go round once a step, however many batches it has."""
+    def _synchronize(self, last: bool) -> AbstractContextManager[Any]:
+        """Exchange gradients only with the last batch of a step."""
         return nullcontext() if last else self._loss.no_sync()
 
-    def total(self, loss: Tensor) -> Tensor:
-        return self._processes.sum(loss)
-
-    def judge(self) -> Task | None:
+    def evaluation_task(self) -> Task | None:
         return self.task if self._processes.first else None
 
 
 class Sharded(Replicated):
-    """FSDP2. The first process has a whole copy besides, to evaluate and to be written."""
+    """FSDP2. The first process also has a whole copy, to evaluate and to save."""
 
-    def _place(self, compiled: bool) -> None:
+    def _place_model(self, compiled: bool) -> None:
         copy = deepcopy(self.task.model) if self._processes.first else None
-        self._judge = None if copy is None else self.task.with_model(copy.to(self.device).eval())
+        self._whole = None if copy is None else self.task.with_model(copy.to(self.device).eval())
         assert dist.group.WORLD is not None
         mesh = DeviceMesh.from_group(dist.group.WORLD, self.device.type)
         halves = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
         policy = halves if self._half else MixedPrecisionPolicy()
         self._loss = _Loss(self.task)
         blocks = [module for module in self.task.model.modules() if isinstance(module, Block)]
-        for block in blocks if compiled else ():  # without what puts it together, which cannot be
+        for block in blocks if compiled else ():  # without the gathering, which cannot be compiled
             block.forward = torch.compile(block.forward)  # type: ignore[method-assign]
         for module in (*blocks, self._loss):
             shard = fully_shard(module, mesh=mesh, mp_policy=policy)
-            if self.device.type == "cpu":  # older gloo sums where it is asked for a mean
+            if self.device.type == "cpu":  # older gloo computes a sum where a mean is asked for
                 shard.set_force_sum_reduction_for_comms(True)
         self._params = dict(self.task.model.named_parameters())
+        self.like = self._find_like
 
-    def _exchange(self, last: bool) -> AbstractContextManager[Any]:
-        self._loss.set_requires_gradient_sync(last)
-        self._loss.set_is_last_backward(last)
-        return nullcontext()
+    def _find_like(self, name: str) -> Tensor | None:
+        """Return the parameter that a tensor of a checkpoint is sharded like.
 
-    def clip(self, params: Sequence[Tensor], most: float) -> Tensor:
-        return whole(super().clip(params, most))
-
-    @torch.no_grad()
-    def judge(self) -> Task | None:
-        mine = parameters(self._judge.model) if self._judge else {}
-        for name, tensor in parameters(self.task.model).items():
-            every = whole(tensor)
-            if mine:
-                mine[name].copy_(every)
-        return self._judge
-
-    def like(self, name: str) -> Tensor | None:
-        """X, model.X, mean.X and optimizer.X/KEY are like the parameter X."""
+        X, model.X, mean.X and optimizer.X/KEY are like the parameter X.
+        """
         owner = name.partition(".")[2]
         names = (name, owner, owner.rpartition("/")[0])
         return next((self._params[n] for n in names if n in self._params), None)
 
+    def _synchronize(self, last: bool) -> AbstractContextManager[Any]:
+        self._loss.set_requires_gradient_sync(last)
+        self._loss.set_is_last_backward(last)
+        return nullcontext()
+
+    def clip(self, params: Sequence[Tensor], max_norm: float) -> Tensor:
+        return full_tensor(super().clip(params, max_norm))
+
+    @torch.no_grad()
+    def evaluation_task(self) -> Task | None:
+        own = parameters(self._whole.model) if self._whole else {}
+        for name, tensor in parameters(self.task.model).items():
+            gathered = full_tensor(tensor)
+            if own:
+                own[name].copy_(gathered)
+        return self._whole
+
 
 class _Loss(nn.Module):
-    """The loss as a module, whatever of the model it calls: the wrappers hook into its call."""
+    """The loss of a task as a module, because DDP and FSDP wrap the call of a module."""
 
     def __init__(self, task: Task) -> None:
         super().__init__()
@@ -129,6 +129,3 @@ class _Loss(nn.Module):
 
     def forward(self, batch: Any) -> Tensor:
         return self._task.loss(batch)
-
-
-WAYS: dict[str, type[Replicated]] = {"auto": Replicated, "ddp": Replicated, "fsdp": Sharded}

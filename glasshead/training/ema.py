@@ -1,4 +1,4 @@
-"""A running mean of the parameters: less noise than the last step has, for the price of a copy."""
+"""An exponential moving average of the parameters, which is less noisy than the last step."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,9 +13,9 @@ __all__ = ["EMA"]
 
 
 class EMA:
-    """mean <- decay * mean + (1 - decay) * params, after every step.
+    """average <- decay * average + (1 - decay) * params, after every step.
 
-    Early on the decay is smaller, so that the start, which knows nothing, is soon forgotten.
+    The decay is smaller at first, so that the random start is soon forgotten.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -24,17 +24,17 @@ class EMA:
         self.tensors = {name: p.clone() for name, p in self._params.items()}
 
     def restart(self) -> None:
-        """From the parameters as they are now."""
+        """Start again from the present parameters."""
         _copy(self._params, self.tensors)
 
     def update(self, step: int) -> None:
-        """After `step` steps, the first being 1."""
+        """Take in the parameters after `step` steps; the first is 1."""
         decay = min(self.decay, step / (step + 9))
         torch._foreach_lerp_([*self.tensors.values()], [*self._params.values()], 1 - decay)
 
     @contextmanager
-    def in_place(self) -> Iterator[None]:
-        """Inside, the model has the mean for its parameters."""
+    def swap_in(self) -> Iterator[None]:
+        """Give the model the average as its parameters within the context."""
         own = {name: p.clone() for name, p in self._params.items()}
         _copy(self.tensors, self._params)
         try:
@@ -43,12 +43,12 @@ class EMA:
             _copy(own, self._params)
 
     def load(self, tensors: Mapping[str, Tensor], file: Path) -> None:
-        """Go on with the mean that a checkpoint kept."""
+        """Restore the average from a checkpoint."""
         shapes = {name: mean.shape for name, mean in self.tensors.items()}
         if {name: tensor.shape for name, tensor in tensors.items()} != shapes:
             raise CheckpointError(
                 f"{file} has no running mean of these parameters",
-                hint="config.json and this file are not of one run; put back the one changed",
+                hint="config.json and this file are of different runs; put back the right one",
             )
         _copy(tensors, self.tensors)
 

@@ -1,44 +1,36 @@
-"""SIGINT and SIGTERM ask a run to save and end; a second one ends the process at once.
-
-Not so under torchrun, which passes on what the terminal sent to all of them already.
-"""
+"""SIGINT and SIGTERM ask a run to save and end; a second one ends the process at once."""
 
 import signal
 import threading
-from types import FrameType, TracebackType
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
-__all__ = ["Interrupt"]
+__all__ = ["catch_signals"]
 
 
-class Interrupt:
-    """Within `with Interrupt() as interrupt:`, `interrupt.signal` is the signal that came.
+@contextmanager
+def catch_signals(*, repeatedly: bool = False) -> Iterator[list[signal.Signals]]:
+    """Yield a list to which SIGINT and SIGTERM are appended as they arrive.
 
-    `patient`: those that come after it change nothing.
+    `repeatedly` also catches all but the first: torchrun passes on a signal that the terminal has
+    sent to every process already.
     """
+    received: list[signal.Signals] = []
+    before: dict[signal.Signals, Any] = {}
 
-    def __init__(self, patient: bool = False) -> None:
-        self.signal: signal.Signals | None = None
-        self._patient = patient
-        self._before: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> "Interrupt":
-        if threading.current_thread() is threading.main_thread():  # others get no signals
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._catch)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _catch(self, number: int, frame: FrameType | None) -> None:
-        self.signal = signal.Signals(number)
-        if not self._patient:
-            for known in self._before:
+    def catch(number: int, frame: FrameType | None) -> None:
+        received.append(signal.Signals(number))
+        if not repeatedly:
+            for known in before:
                 signal.signal(known, signal.SIG_DFL)
+
+    if threading.current_thread() is threading.main_thread():  # others get no signals
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, catch)
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

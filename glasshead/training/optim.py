@@ -1,7 +1,7 @@
-"""Muon for the matrices inside the blocks, AdamW for everything else; or AdamW alone.
+"""Muon for the matrices inside the blocks and AdamW for the rest, or AdamW for everything.
 
-A step can be called off by a number on the device, without the host waiting for it: that is how
-a gradient that is not finite costs one step and no more.
+A step can be skipped by a tensor on the device, without a GPU sync: a gradient that is not finite
+then costs one step and no more.
 """
 
 import math
@@ -20,76 +20,81 @@ from glasshead.errors import CheckpointError
 if TYPE_CHECKING:
     from glasshead.training.config import TrainConfig
 
-__all__ = ["OPTIMIZERS", "Muon", "Optimizers", "hidden_matrices", "orthogonal"]
+__all__ = ["OPTIMIZERS", "Muon", "Optimizers", "hidden_matrices", "orthogonalize"]
 
 
-STEPS = 5  # with more, `_factor` would need more digits than float32 has
+STEPS = 5  # with more, `_total_factor` would need more digits than float32 has
 POLYNOMIAL = 3.4445, -4.7750, 2.0315  # Muon's own
-# Times as wide as high, from where `_factor` is less work (at four, half); too coarse in bf16.
+# Width / height from which `_total_factor` is less work (at 4, half as much); too coarse in bf16.
 WIDE = 2.0
 
 
-def orthogonal(matrices: Tensor) -> Tensor:
-    """Close to U V^T for each matrix U S V^T of (n, rows, columns), by Newton-Schulz.
+def orthogonalize(matrices: Tensor) -> Tensor:
+    """Return about U V^T for each matrix U S V^T of (n, rows, columns), by Newton-Schulz.
 
-    The polynomial x -> ax + bx^3 + cx^5 drives all singular values towards 1: fast from below,
-    and then to somewhere between 0.7 and 1.2, which is as good for training.
+    The polynomial x -> ax + bx^3 + cx^5 drives all singular values towards 1: quickly, but only to
+    somewhere between 0.7 and 1.2, which is as good for training.
     """
-    # bf16 halves the time where matrix units are; on a CPU it rarely does.
+    # bf16 halves the time on matrix units; on a CPU it rarely does.
     x = matrices.bfloat16() if matrices.is_cuda else matrices.float()
     wide = x.mT if x.shape[1] > x.shape[2] else x
     wide = wide / (wide.norm(dim=(1, 2), keepdim=True) + 1e-7)
     if wide.shape[2] >= WIDE * wide.shape[1] and x.dtype == torch.float32:
-        wide = _factor(wide @ wide.mT) @ wide
+        wide = _total_factor(wide @ wide.mT) @ wide
     else:
         for _ in range(STEPS):
-            wide = torch.baddbmm(wide, _bent(wide @ wide.mT), wide, beta=POLYNOMIAL[0])
+            wide = torch.baddbmm(wide, _even_terms(wide @ wide.mT), wide, beta=POLYNOMIAL[0])
     return wide.mT if x.shape[1] > x.shape[2] else wide
 
 
-def _factor(square: Tensor) -> Tensor:
-    """What all steps together multiply x with, by x x^T alone: it tells that of the next x, too."""
-    factor = whole = _plus(_bent(square))
-    for _ in range(STEPS - 1):
-        square = factor @ (factor @ square)
-        factor = _plus(_bent(square))
-        whole = factor @ whole
-    return whole
-
-
-def _bent(square: Tensor) -> Tensor:
-    """b x x^T + c (x x^T)^2."""
+def _even_terms(square: Tensor) -> Tensor:
+    """Return b s + c s^2 of s = x x^T."""
     _, b, c = POLYNOMIAL
     return torch.baddbmm(square, square, square, beta=b, alpha=c)
 
 
-def _plus(bent: Tensor) -> Tensor:
-    bent.diagonal(dim1=1, dim2=2).add_(POLYNOMIAL[0])
-    return bent
+def _total_factor(square: Tensor) -> Tensor:
+    """Return the matrix that all steps together multiply x by, from x x^T alone.
+
+    A step multiplies x by the factor f = a + b s + c s^2 of s = x x^T, and so s by f on both sides.
+    """
+    factor = total = _factor(square)
+    for _ in range(STEPS - 1):
+        square = factor @ (factor @ square)
+        factor = _factor(square)
+        total = factor @ total
+    return total
 
 
-class _Light(torch.optim.Optimizer):
-    """Starts without torch's compiler, which takes seconds to import.
+def _factor(square: Tensor) -> Tensor:
+    factor = _even_terms(square)
+    factor.diagonal(dim1=1, dim2=2).add_(POLYNOMIAL[0])
+    return factor
 
-    torch's own methods import it to be left alone by it; nobody compiles ours.
+
+class _LightOptimizer(torch.optim.Optimizer):
+    """An optimizer that does not import torch's compiler, which takes seconds.
+
+    torch's own methods import it only to tell it not to compile them.
     """
 
     add_param_group = unwrap(torch.optim.Optimizer.add_param_group)
     zero_grad = unwrap(torch.optim.Optimizer.zero_grad)
 
 
-class _AdamW(_Light, torch.optim.AdamW):
+class _AdamW(_LightOptimizer, torch.optim.AdamW):
     step = torch.no_grad()(unwrap(torch.optim.AdamW.step))
 
 
-class Muon(_Light):
-    """Momentum whose matrices are made orthogonal: every direction moves, not the loudest alone.
+class Muon(_LightOptimizer):
+    """Momentum with orthogonalized updates: every direction moves, not only the strongest.
 
-    torch has a Muon; this one treats the queries, keys and values stacked in one matrix as the
-    three matrices they are, and all matrices of one shape at once, which is quicker.
+    Unlike torch's Muon, it treats queries, keys and values that are stacked in one matrix as the
+    three matrices they are (`rows` has their heights), and all matrices of one shape at once, which
+    is faster.
     """
 
-    found_inf: Tensor | None = None  # 1 calls the step off, as in torch's fused optimizers
+    found_inf: Tensor | None = None  # 1 skips the step, as in torch's fused optimizers
 
     def __init__(
         self,
@@ -106,18 +111,18 @@ class Muon(_Light):
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
             pieces: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)
-            for p, ahead in self._ahead(group):
+            for p, update in self._momentum_updates(group):
                 rows = self.rows.get(p, [p.shape[0]])
-                for part, change in zip(p.split(rows), ahead.split(rows), strict=True):
+                for part, change in zip(p.split(rows), update.split(rows), strict=True):
                     pieces[part.shape].append((part, change))
             for shape, pairs in pieces.items():
-                changes = orthogonal(torch.stack([change for _, change in pairs]))
-                changes = changes.to(pairs[0][0].dtype) * self._size(group, *shape)
+                changes = orthogonalize(torch.stack([change for _, change in pairs]))
+                changes = changes.to(pairs[0][0].dtype) * self._scale(group, *shape)
                 torch._foreach_add_([part for part, _ in pairs], list(changes))
 
-    def _ahead(self, group: dict[str, Any]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Each parameter, decayed, and where its momentum will be after one more such gradient."""
-        momentum, keep = group["momentum"], self._keep()
+    def _momentum_updates(self, group: dict[str, Any]) -> Iterator[tuple[Tensor, Tensor]]:
+        """Apply weight decay, and yield each parameter with its Nesterov momentum."""
+        momentum, keep = group["momentum"], self._keep
         for p in group["params"]:
             if p.grad is None:
                 continue
@@ -127,56 +132,54 @@ class Muon(_Light):
             grad = p.grad if self.found_inf is None else p.grad.where(keep > 0, 0.0)
             past.lerp_(grad, (1 - momentum) * keep)
             p.mul_(1 - group["lr"] * group["weight_decay"] * keep)
-            yield p, grad.lerp(past, momentum)  # Nesterov's
+            yield p, grad.lerp(past, momentum)
 
-    def _size(self, group: dict[str, Any], rows: int, columns: int) -> float | Tensor:
-        """Of a change, by which its orthogonal matrix is multiplied."""
-        return -group["lr"] * math.sqrt(max(1.0, rows / columns)) * self._keep()
+    def _scale(self, group: dict[str, Any], rows: int, columns: int) -> float | Tensor:
+        """Return the factor of an orthogonal matrix that makes it the change of a parameter."""
+        return -group["lr"] * math.sqrt(max(1.0, rows / columns)) * self._keep
 
+    @property
     def _keep(self) -> float | Tensor:
+        """0 if the step is skipped, else 1."""
         return 1.0 if self.found_inf is None else 1.0 - self.found_inf
 
 
 class Optimizers:
-    """The optimizers of one model as one."""
+    """All optimizers of one model."""
 
     def __init__(self, model: nn.Module, *parts: torch.optim.Optimizer) -> None:
         self._parts = parts
         self._names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
         self._peaks = [(g, g["lr"]) for part in self._parts for g in part.param_groups]
 
-    def make_recordable(self) -> None:
-        """From now on a CUDA graph may hold a step: rates lie where it can read them."""
+    def make_capturable(self) -> None:
+        """Keep learning rates on the device, so that a CUDA graph of a step reads the latest."""
         for group, peak in self._peaks:
             group["lr"] = torch.full((), peak, device=group["params"][0].device)
             if "capturable" in group:
                 group["capturable"] = True
 
     def set_rate(self, share: float) -> None:
-        """All learning rates, as a share of their peaks."""
+        """Set all learning rates to a share of their peaks."""
         for group, peak in self._peaks:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(peak * share)
             else:
                 group["lr"] = peak * share
 
-    def step(self, bad: Tensor) -> None:
-        """One step, unless bad is true. On a GPU nobody waits to see."""
-        if bad.device.type == "cpu":
-            if bad:
-                return
-        else:
-            for part in self._parts:
-                part.found_inf = bad.float()  # type: ignore[attr-defined]
+    def step(self, skip: Tensor) -> None:
+        """Take one step unless `skip` is true, without a GPU sync; then clear the gradients."""
+        on_cpu = skip.device.type == "cpu"
         for part in self._parts:
-            part.step()
-
-    def zero_grad(self) -> None:
+            if not on_cpu:
+                part.found_inf = skip.float()  # type: ignore[attr-defined]
+            if not (on_cpu and skip):
+                part.step()
         for part in self._parts:
             part.zero_grad()
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that a later `load` needs."""
+        """Return the state by name, for `load`."""
         return {
             f"{self._names[p]}/{key}": value
             for part in self._parts
@@ -185,7 +188,7 @@ class Optimizers:
         }
 
     def load(self, tensors: dict[str, Tensor], file: Path) -> None:
-        """Go on with the state that `tensors` returned."""
+        """Restore the state that `tensors` returned."""
         params = {name: p for p, name in self._names.items()}
         found: dict[Tensor, dict[str, Tensor]] = defaultdict(dict)
         for name, tensor in tensors.items():
@@ -194,7 +197,7 @@ class Optimizers:
                 raise CheckpointError(
                     f"{file} has optimizer state '{name}' of shape {tuple(tensor.shape)}, "
                     "which fits no parameter",
-                    hint="config.json and this file are not of one run",
+                    hint="config.json and this file are of different runs; put back the right one",
                 )
             found[params[owner]][key] = tensor.to(params[owner].device)
         for part in self._parts:
@@ -208,15 +211,20 @@ def adamw_alone(model: nn.Module, config: "TrainConfig") -> Optimizers:
 
 
 def muon_and_adamw(model: nn.Module, config: "TrainConfig") -> Optimizers:
-    """Muon for the matrices inside the blocks; embeddings, head, norms and biases by AdamW."""
+    """Use Muon for the matrices inside the blocks, AdamW for embeddings, head, norms and biases."""
     hidden = hidden_matrices(model)
     adamw = _adamw([p for p in model.parameters() if p not in hidden], config)
     if not hidden:
         return Optimizers(model, adamw)
-    c, made = config, Muon
-    if hasattr(next(iter(hidden)), "full_tensor"):  # processes have parts of it
-        from glasshead.training.sharded_muon import ShardedMuon as made
-    muon = made(hidden, c.muon_lr, c.weight_decay, c.momentum, rows=_stacked_rows(model))
+    rows = {
+        m.qkv.weight: [n * m.d_head for n in (m.n_heads, m.n_kv_heads, m.n_kv_heads)]
+        for m in model.modules()
+        if isinstance(m, MultiHeadAttention)
+    }
+    c, muon_class = config, Muon
+    if hasattr(next(iter(hidden)), "full_tensor"):  # each process has a shard of it
+        from glasshead.training.sharded_muon import ShardedMuon as muon_class
+    muon = muon_class(hidden, c.muon_lr, c.weight_decay, c.momentum, rows)
     return Optimizers(model, muon, adamw)
 
 
@@ -227,7 +235,7 @@ OPTIMIZERS: dict[str, Callable[[nn.Module, "TrainConfig"], Optimizers]] = {
 
 
 def _adamw(params: Iterable[Tensor], config: "TrainConfig") -> torch.optim.AdamW:
-    """Weight decay pulls on matrices only: a norm or a bias has nothing to be kept small for."""
+    """Make AdamW with weight decay for matrices only, not for norms and biases."""
     by_decay: dict[bool, list[Tensor]] = {True: [], False: []}
     for p in params:
         by_decay[p.dim() >= 2].append(p)
@@ -240,17 +248,9 @@ def _adamw(params: Iterable[Tensor], config: "TrainConfig") -> torch.optim.AdamW
 
 
 def hidden_matrices(model: nn.Module) -> dict[Tensor, None]:
-    """Weights of linear layers inside a list of blocks, in order."""
+    """Return the weights of the linear layers inside the blocks, in order, as keys."""
     return {
         module.weight: None
         for name, module in model.named_modules()
         if isinstance(module, nn.Linear) and any(part.isdigit() for part in name.split("."))
-    }
-
-
-def _stacked_rows(model: nn.Module) -> dict[Tensor, list[int]]:
-    return {
-        m.qkv.weight: [n * m.d_head for n in (m.n_heads, m.n_kv_heads, m.n_kv_heads)]
-        for m in model.modules()
-        if isinstance(m, MultiHeadAttention)
     }

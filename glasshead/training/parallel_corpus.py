@@ -1,9 +1,9 @@
-"""Pairs of sentences for training: read, split honestly, known again by their fingerprint."""
+"""Pairs of sentences for training: read, and split so that no sentence is on both sides."""
 
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
@@ -11,6 +11,7 @@ from pathlib import Path
 from glasshead.errors import ConfigError, InputError
 from glasshead.text.pairs import Pair, read_pairs
 from glasshead.text.sources import Report
+from glasshead.training.config import check_range
 
 __all__ = ["PairConfig", "ParallelCorpus", "read_parallel_corpus", "split_pairs"]
 
@@ -19,55 +20,39 @@ __all__ = ["PairConfig", "ParallelCorpus", "read_parallel_corpus", "split_pairs"
 class PairConfig:
     """How pairs are read and trained on. Every field is a flag of `glasshead train --pairs`."""
 
-    max_tokens: int = 4096  # of a batch: pairs times the longer side, padding included
-    val_share: float = 0.05  # how much of the pairs validates where --val names none
-    eval_pairs: int = 1000  # how many of these an evaluation takes at most
-    columns: str = "1,2"  # of a .tsv: where source and target stand
-    languages: str | None = None  # of source and target, such as zh,en: what looks wrong is told
-    max_chars: int = 1000  # longer lines are left out
+    max_tokens: int = 4096  # in a batch: pairs times the longer side, padding included
+    val_share: float = 0.05  # how much of the pairs validates, without --val
+    eval_pairs: int = 1000  # how many of them an evaluation uses at most
+    columns: str = "1,2"  # of a .tsv: those of source and target
+    languages: str | None = (
+        None  # of source and target, such as zh,en; warns of pairs that look wrong
+    )
+    max_chars: int = 1000  # longer lines are skipped
     lowercase: bool = False  # train and translate in small letters
-    bpe_dropout: float = 0.0  # cut words at random, such as 0.1
+    bpe_dropout: float = 0.0  # split words at random, such as 0.1
     label_smoothing: float = 0.0  # how much of each answer is spread over all others
     rdrop: float = 0.0  # weight of two dropouts' disagreement, such as 5 (R-Drop)
 
     def __post_init__(self) -> None:
-        for name in ("max_tokens", "eval_pairs", "max_chars"):
-            if getattr(self, name) < 1:
-                raise ConfigError(
-                    f"{name} ({getattr(self, name)}) must be at least 1", hint=f"raise {name}"
-                )
-        for name in ("bpe_dropout", "label_smoothing"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(
-                    f"{name} ({getattr(self, name)}) must be at least 0 and less than 1",
-                    hint="0.1 is usual",
-                )
-        if not 0 < self.val_share < 1:
-            raise ConfigError(
-                f"val_share ({self.val_share}) must lie between 0 and 1",
-                hint="0.05 holds out a twentieth",
-            )
-        if not 0 <= self.rdrop < math.inf:
-            raise ConfigError(
-                f"rdrop ({self.rdrop}) must be at least 0 and finite", hint="5 is usual"
-            )
+        check_range(self, "max_tokens eval_pairs max_chars", least=1)
+        check_range(self, "bpe_dropout label_smoothing", least=0, below=1)
+        check_range(self, "val_share", above=0, below=1)
+        check_range(self, "rdrop", least=0, below=math.inf)
         if self.languages is not None and not re.fullmatch(r"[\w-]+,[\w-]+", self.languages):
             raise ConfigError(
-                f"languages ('{self.languages}') must be two", hint="write source,target: zh,en"
+                f"languages ('{self.languages}') must be a source and a target",
+                hint="for example --languages zh,en",
             )
         if not re.fullmatch(r"[1-9]\d*,[1-9]\d*", self.columns):
             raise ConfigError(
-                f"columns ('{self.columns}') must be two numbers from 1 on", hint="write 2,1"
+                f"columns ('{self.columns}') must be two numbers, counted from 1",
+                hint="for example --columns 2,1",
             )
-
-    def side(self, text: str) -> str:
-        """A source or a target as the model is to see it."""
-        return text.lower() if self.lowercase else text
 
 
 @dataclass(frozen=True, eq=False)
 class ParallelCorpus:
-    """Pairs in two parts."""
+    """Pairs of sentences, in two parts."""
 
     training: list[Pair]
     validation: list[Pair]
@@ -85,36 +70,44 @@ class ParallelCorpus:
 def read_parallel_corpus(
     sources: Sequence[str | Path], val: Sequence[str | Path], config: PairConfig, report: Report
 ) -> ParallelCorpus:
-    """Pairs from files two by two, source and target, or from single .tsv files."""
-    pairs = _read(sources, config, report)
+    """Read pairs from files two by two, source and target, or from single .tsv files.
+
+    Without `val`, hold out `val_share` of the sources.
+    """
+    pairs = _read_files(sources, config, report)
     if val:
-        parts = ParallelCorpus(pairs, _read(val, config, report))
-        known = {_key(pair.target) for pair in parts.training}
-        both = sum(_key(pair.target) in known for pair in parts.validation)
+        validation = _read_files(val, config, report)
+        known = {_normalize(pair.target) for pair in pairs}
+        both = sum(_normalize(pair.target) in known for pair in validation)
         if both:
-            n = len(parts.validation)
-            report.notes.append(f"{both} of {n} validation pairs have a target that trains too")
-        return parts
+            report.notes.append(
+                f"{both} of {len(validation)} validation pairs have a target that is also in the "
+                "training pairs"
+            )
+        return ParallelCorpus(pairs, validation)
     training, validation = split_pairs(pairs, config.val_share)
     if not (training and validation):
         raise InputError(
             f"{len(pairs)} pairs are too few to hold out val_share ({config.val_share}) of them",
-            hint="give more pairs, or name some to validate on with --val"
+            hint="give more pairs, or others to validate on: --val SRC TGT"
             if training
-            else "leave some to train on: lower --val-share",
+            else "none is left to train on: lower --val-share",
         )
     report.notes.append(
-        f"{len(validation)} of {len(pairs)} pairs validate; none of their sentences trains"
+        f"{len(validation)} of {len(pairs)} pairs are held out for validation; "
+        "they share no sentence with the training pairs"
     )
     return ParallelCorpus(training, validation)
 
 
-def _read(files: Sequence[str | Path], config: PairConfig, report: Report) -> list[Pair]:
+def _read_files(files: Sequence[str | Path], config: PairConfig, report: Report) -> list[Pair]:
     first, second = (int(column) - 1 for column in config.columns.split(","))
     languages = config.languages.split(",") if config.languages else None
     return [
-        Pair(config.side(pair.source), config.side(pair.target), pair.line, pair.name)
-        for source, target in _grouped(files)
+        replace(pair, source=pair.source.lower(), target=pair.target.lower())
+        if config.lowercase
+        else pair
+        for source, target in _match_files(files)
         for pair in read_pairs(
             source,
             target,
@@ -126,9 +119,9 @@ def _read(files: Sequence[str | Path], config: PairConfig, report: Report) -> li
     ]
 
 
-def _grouped(files: Sequence[str | Path]) -> list[tuple[str, str | None]]:
+def _match_files(files: Sequence[str | Path]) -> list[tuple[str, str | None]]:
     """
-    >>> _grouped(["a.de", "a.en", "b.tsv.xz"])
+    >>> _match_files(["a.de", "a.en", "b.tsv.xz"])
     [('a.de', 'a.en'), ('b.tsv.xz', None)]
     """
     names = [str(file) for file in files]
@@ -141,7 +134,8 @@ def _grouped(files: Sequence[str | Path]) -> list[tuple[str, str | None]]:
             found += [(name, None) for name in run]
         elif len(run) % 2:
             raise InputError(
-                f"{run[-1]} has no other side", hint="name source and target, or one .tsv"
+                f"{run[-1]} is a source without a target",
+                hint="name two files, source and target, or one .tsv",
             )
         else:
             found += zip(run[::2], run[1::2], strict=True)
@@ -149,10 +143,10 @@ def _grouped(files: Sequence[str | Path]) -> list[tuple[str, str | None]]:
 
 
 def split_pairs(pairs: Sequence[Pair], share: float) -> tuple[list[Pair], list[Pair]]:
-    """Training and validation, about `share` of the pairs, with no sentence in both.
+    """Split into training pairs and about `share` of them to validate on, with no sentence in both.
 
-    Pairs that share a source or a target, in whatever case, stay together. Which are held out
-    depends on their text alone, not on their order.
+    Pairs that share a source or a target, ignoring case, stay together. Which are held out depends
+    on their text alone, not on their order.
 
     >>> pairs = [Pair(s, t, n) for n, (s, t) in enumerate(["ax", "bx", "by", "cz", "cz"], 1)]
     >>> [sorted(pair.line for pair in part) for part in split_pairs(pairs, 0.5)]
@@ -167,11 +161,13 @@ def split_pairs(pairs: Sequence[Pair], share: float) -> tuple[list[Pair], list[P
         return key
 
     for pair in pairs:
-        one, other = sorted((root(("s", _key(pair.source))), root(("t", _key(pair.target)))))
+        one, other = sorted(
+            (root(("s", _normalize(pair.source))), root(("t", _normalize(pair.target))))
+        )
         parent[other] = one  # the first in the alphabet, whatever the order of the pairs
     groups: dict[tuple[str, str], list[int]] = {}
     for index, pair in enumerate(pairs):
-        groups.setdefault(root(("t", _key(pair.target))), []).append(index)
+        groups.setdefault(root(("t", _normalize(pair.target))), []).append(index)
     wanted, held = round(share * len(pairs)), set[int]()
     for _, group in sorted(
         groups.items(), key=lambda item: sha256(repr(item[0]).encode()).digest()
@@ -184,5 +180,5 @@ def split_pairs(pairs: Sequence[Pair], share: float) -> tuple[list[Pair], list[P
     )
 
 
-def _key(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(text.casefold().split())

@@ -1,4 +1,4 @@
-"""What a run writes down as it goes: metrics.jsonl, samples.txt, TensorBoard, loss.png.
+"""What a run writes while it trains: metrics.jsonl, samples.txt, TensorBoard, loss.png.
 
 A line of metrics.jsonl has `step` and
 
@@ -12,100 +12,76 @@ These are the same however often the run was interrupted; `seconds` and `tokens_
 import json
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 __all__ = ["RunLog"]
 
-
-class Journal:
-    """A file that only grows, and can be cut back to where a checkpoint knew it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def append(self, text: str) -> None:
-        with open(self.path, "ab") as file:
-            file.write(text.encode())
-
-    def synced_length(self) -> int:
-        """Its bytes, all of them on the disk."""
-        with open(self.path, "ab") as file:
-            os.fsync(file.fileno())
-            return file.tell()
-
-    def cut(self, length: int) -> None:
-        """Drop what came after `length` bytes, and a line that was torn."""
-        if self.path.exists():
-            kept = self.path.read_bytes()[:length]
-            os.truncate(self.path, kept.rfind(b"\n") + 1)
+TAGS = {"loss": "loss/training", "val_loss": "loss/validation"}  # of TensorBoard
 
 
 class RunLog:
-    """Writes into a run's folder; without one, nowhere."""
+    """Writes into a run's folder; without a folder it writes nothing."""
 
     def __init__(self, folder: Path | None, tensorboard: bool) -> None:
         self._folder, self._tensorboard = folder, tensorboard
-        names = ("metrics.jsonl", "samples.txt") if folder else ()
-        self._journals = {name: Journal(folder / name) for name in names if folder}
+        self._files = [folder / name for name in ("metrics.jsonl", "samples.txt")] if folder else []
         self._board: Any = None
-        self._purge: int | None = None
-
-    def __enter__(self) -> "RunLog":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._board is not None:
-            self._board.close()
+        self._purge_step: int | None = None
 
     def write(self, step: int, values: dict[str, Any]) -> None:
+        """Append a line to metrics.jsonl, and the values to TensorBoard."""
         if self._folder is None:
             return
         line = json.dumps({"step": step, **values}, allow_nan=False)
-        self._journals["metrics.jsonl"].append(f"{line}\n")
-        if self._tensorboard:
-            for name, value in values.items():
-                self._writer().add_scalar(_BOARD.get(name, name), float(value), step)
+        _append(self._folder / "metrics.jsonl", f"{line}\n")
+        if not self._tensorboard:
+            return
+        if self._board is None:
+            from torch.utils.tensorboard import SummaryWriter
 
-    def sample(self, step: int, text: str) -> None:
+            # Hides what an earlier process wrote about later steps.
+            folder = str(self._folder / "tensorboard")
+            self._board = SummaryWriter(folder, purge_step=self._purge_step)
+        for name, value in values.items():
+            self._board.add_scalar(TAGS.get(name, name), float(value), step)
+
+    def write_sample(self, step: int, text: str) -> None:
         if self._folder is not None:
-            self._journals["samples.txt"].append(f"--- step {step}\n{text}\n\n")
-
-    def synced_lengths(self) -> dict[str, int]:
-        """How long the files are, now that all of them are on the disk."""
-        if self._board is not None:
-            self._board.flush()
-        return {name: journal.synced_length() for name, journal in self._journals.items()}
-
-    def cut(self, lengths: dict[str, int], step: int) -> None:
-        """Back to where the checkpoint of `step` knew it."""
-        for name, journal in self._journals.items():
-            journal.cut(lengths.get(name, 0))
-        if self._board is not None:
-            self._board.close()
-        self._board, self._purge = None, step + 1
+            _append(self._folder / "samples.txt", f"--- step {step}\n{text}\n\n")
 
     def draw(self) -> None:
-        """loss.png, from metrics.jsonl."""
+        """Draw loss.png from metrics.jsonl."""
         if self._folder is not None:
             from glasshead.training.plot import draw_losses
 
             draw_losses(self._folder)
 
-    def _writer(self) -> Any:
-        if self._board is None:
-            from torch.utils.tensorboard import SummaryWriter
+    def sync(self) -> dict[str, int]:
+        """Bring all files to the disk; return their lengths, for `truncate`."""
+        if self._board is not None:
+            self._board.flush()
+        lengths = {}
+        for path in self._files:
+            with open(path, "ab") as file:
+                os.fsync(file.fileno())
+                lengths[path.name] = file.tell()
+        return lengths
 
-            assert self._folder is not None
-            folder = str(self._folder / "tensorboard")
-            # What an earlier process wrote of later steps is hidden from view.
-            self._board = SummaryWriter(folder, purge_step=self._purge)
-        return self._board
+    def truncate(self, lengths: dict[str, int], step: int) -> None:
+        """Cut off what was written after the checkpoint of `step`, and a line that was torn."""
+        for path in self._files:
+            if path.exists():
+                text = path.read_bytes()[: lengths.get(path.name, 0)]
+                os.truncate(path, text.rfind(b"\n") + 1)
+        self.close()
+        self._purge_step = step + 1
+
+    def close(self) -> None:
+        if self._board is not None:
+            self._board.close()
+            self._board = None
 
 
-_BOARD = {"loss": "loss/training", "val_loss": "loss/validation"}
+def _append(path: Path, text: str) -> None:
+    with open(path, "ab") as file:
+        file.write(text.encode())

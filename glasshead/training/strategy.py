@@ -1,75 +1,66 @@
-"""Where a model is while it trains: in one process here, over several in distributed.py."""
+"""How a step is computed: by one process here, by several in distributed.py."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from glasshead.checkpoint.processes import Processes
-from glasshead.errors import ConfigError
+from glasshead.checkpoint.state import Like
 from glasshead.training.config import TrainConfig
-from glasshead.training.task import DistributedTask, Task
+from glasshead.training.task import Task
 
-__all__ = ["Alone", "spread_over"]
+if TYPE_CHECKING:
+    from glasshead.checkpoint.sharded import ShardWriter
+
+__all__ = ["SingleProcess", "choose_strategy"]
 
 
-class Alone:
-    """One process has it all."""
+class SingleProcess:
+    """One process has the whole model and computes whole batches."""
+
+    like: Like | None = None  # how tensors of a checkpoint are sharded; None: they are not
+    shard_writer: "ShardWriter | None" = None  # saves checkpoints of several processes
 
     def __init__(self, task: Task, config: TrainConfig, device: torch.device) -> None:
         self.task, self.device = task, device
         self._half = config.precision == "bf16"
-        self._place(config.compile == "on")
+        self.autocast = partial(torch.autocast, device.type, torch.bfloat16, enabled=self._half)
+        self._place_model(config.compile == "on")
 
-    def _place(self, compiled: bool) -> None:
+    def _place_model(self, compiled: bool) -> None:
         self.task.model.to(self.device)
         if compiled:
             self.task.compile()
 
-    def begin_step(self, step: int) -> None:
-        """Called before each."""
+    def start_step(self, step: int) -> None:
+        """Prepare for a step."""
 
-    def backward(self, batch: Any, of: int, last: bool) -> Tensor:
-        """Add the gradient of one of the `of` batches of a step; its part of the step's loss."""
+    def backward(self, batch: Any, n_batches: int, last: bool) -> Tensor:
+        """Add the gradient of one of the batches of a step; return its part of the step's loss."""
         with self.autocast():
-            part = self.task.loss(batch) / of
+            part = self.task.loss(batch) / n_batches
         part.backward()
         return part.detach()
 
-    def total(self, loss: Tensor) -> Tensor:
-        """The loss of all processes."""
-        return loss
+    def clip(self, params: Sequence[Tensor], max_norm: float) -> Tensor:
+        """Scale the gradient down to a norm of at most `max_norm`; return the norm it had."""
+        return nn.utils.clip_grad_norm_(params, max_norm)
 
-    def clip(self, params: Sequence[Tensor], most: float) -> Tensor:
-        """Scale the gradient down to a norm of `most`; the norm that it had."""
-        return nn.utils.clip_grad_norm_(params, most)
-
-    def judge(self) -> Task | None:
-        """What evaluates, with the parameters as they are now; None where another process does."""
+    def evaluation_task(self) -> Task | None:
+        """Return the task with the present parameters; None if another process evaluates."""
         return self.task
 
-    def like(self, name: str) -> Tensor | None:
-        """Shared out like which parameter a tensor of the run's state is."""
-        return None
 
-    def autocast(self) -> AbstractContextManager[Any]:
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self._half)
-
-
-def spread_over(processes: Processes, task: Task, config: TrainConfig) -> Alone:
-    """The task's model as `config.parallel` says, over the processes that are there."""
+def choose_strategy(processes: Processes, task: Task, config: TrainConfig) -> SingleProcess:
     device = torch.device(config.device)
     if processes.size == 1:
-        return Alone(task, config, device)
-    from glasshead.training.distributed import WAYS
+        return SingleProcess(task, config, device)
+    from glasshead.training.distributed import Replicated, Sharded
 
-    if not isinstance(task, DistributedTask):
-        raise ConfigError(
-            f"{type(task).__name__} cannot be trained by {processes.size} processes",
-            hint="start it without torchrun",
-        )
     if device.type == "cuda":
         device = torch.device("cuda", processes.local)
-    return WAYS[config.parallel](task, config, device, processes)
+    strategy = Sharded if config.parallel == "fsdp" else Replicated
+    return strategy(task, config, device, processes)

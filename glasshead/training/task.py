@@ -1,67 +1,93 @@
-"""What the loop is given, what it counts, and what it gives back."""
+"""What the loop trains, what it counts, and what it returns."""
 
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
 from signal import Signals
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, TypeVar
 
+import torch
 from torch import Tensor, nn
 
-__all__ = ["DistributedTask", "Outcome", "Progress", "Task"]
+__all__ = ["Outcome", "Progress", "Task", "move_batch"]
+
+AnyBatch = TypeVar("AnyBatch")
+AnyTask = TypeVar("AnyTask", bound="Task")
 
 
-class Task(Protocol):
-    """What is trained, and on what. `batch` must depend on its number alone."""
+class Task(ABC):
+    """A model, and the batches that it learns from."""
 
-    # Whether all batches are dataclasses of tensors of the same shapes, and `loss` does the same
-    # with each: only then a step can be recorded.
-    alike: bool
+    model: nn.Module
+    # True if all batches are dataclasses of tensors of the same shapes and `loss` does the same
+    # with each of them: a CUDA graph can then replay a step.
+    same_shapes = False
 
-    @property
-    def model(self) -> nn.Module: ...
-    def batch(self, number: int) -> Any: ...
-    def tokens(self, batch: Any) -> int: ...
-    def loss(self, batch: Any) -> Tensor: ...
-    def compile(self) -> None: ...  # what of the loss torch compiles well
-    def evaluate(self) -> dict[str, float]: ...  # val_loss, lower is better; others, higher is
-    def sample(self) -> str | None: ...
+    @abstractmethod
+    def batch(self, number: int) -> Any:
+        """Return a batch on the model's device. It must depend on its number alone."""
 
+    @abstractmethod
+    def tokens(self, batch: Any) -> int:
+        """Count the tokens of a batch, for the log."""
 
-@runtime_checkable
-class DistributedTask(Task, Protocol):
-    """A task that several processes can train together."""
+    @abstractmethod
+    def loss(self, batch: Any) -> Tensor:
+        """Return the mean loss over the tokens of a batch, a scalar."""
 
+    @abstractmethod
     def share(self, batch: Any, rank: int, size: int) -> tuple[Any, Tensor | float]:
-        """Rows rank, rank + size, ... of a batch, and how much of its loss is theirs.
+        """Return rows rank, rank + size, ... of a batch, and their share of its loss.
 
-        Where none are left it is the whole batch, and 0: every process computes something.
+        If there are no such rows, return the whole batch and 0: every process must compute
+        something.
         """
 
-    def with_model(self, model: nn.Module) -> Task:
-        """The same task for another model of the same shape."""
+    @abstractmethod
+    def evaluate(self) -> dict[str, float]:
+        """Measure the model. A lower `val_loss` is better; of everything else, a higher value."""
+
+    def sample(self) -> str | None:
+        """Return a text that shows what the model can do after the latest evaluation."""
+        return None
+
+    def compile(self) -> None:
+        self.model.compile()
+
+    def with_model(self: AnyTask, model: nn.Module) -> AnyTask:
+        """Return the same task for another model of the same shape."""
+        other = copy(self)
+        other.model = model
+        return other
+
+
+def move_batch(batch: AnyBatch, device: torch.device) -> AnyBatch:
+    """Copy a dataclass of tensors to a device without waiting for the copy to end."""
+    if device.type == "cpu":
+        return batch
+    tensors = {f.name: getattr(batch, f.name) for f in fields(batch)}  # type: ignore[arg-type]
+    moved = {n: t.pin_memory().to(device, non_blocking=True) for n, t in tensors.items()}
+    return replace(batch, **moved)  # type: ignore[type-var]
 
 
 @dataclass
 class Progress:
-    """Where a run is: all of it goes into the checkpoint."""
+    """How far a run is. All of it is saved in the checkpoint."""
 
     step: int = 0
     tokens: int = 0
-    seconds: float = 0.0  # since the start, pauses left out
+    seconds: float = 0.0  # of training, without the time between a stop and a resume
     evaluated_at: float = 0.0  # in these seconds
-    best: dict[str, float] = field(default_factory=dict)  # what the best evaluation found
+    best: dict[str, float] = field(default_factory=dict)  # the results of the best evaluation
     best_step: int = 0
     stale: int = 0  # evaluations since the best
-    rate: float = 1.0  # halved at each return
-    returns: int = 0
-    bad: int = 0  # steps in a row, up to now, that were not finite
-    skipped: int = 0  # such steps in all
+    rate: float = 1.0  # factor of the learning rate, halved at each return
+    returns: int = 0  # to an earlier checkpoint, after steps that were not finite
+    bad: int = 0  # latest steps in a row that were not finite
+    skipped: int = 0  # all steps that were not finite
     grad_norm: float = 0.0
     window: list[float] = field(default_factory=list)  # losses since the last line of metrics
-    lengths: dict[str, int] = field(default_factory=dict)  # bytes of the files that only grow
-
-    @property
-    def best_loss(self) -> float | None:
-        return self.best.get("val_loss")
+    lengths: dict[str, int] = field(default_factory=dict)  # bytes of metrics and samples
 
 
 @dataclass(frozen=True)

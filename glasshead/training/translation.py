@@ -1,8 +1,7 @@
 """Translation: a Transformer learns to say in one language what it reads in another."""
 
 from collections.abc import Callable, Sequence
-from copy import copy
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,14 +17,65 @@ from glasshead.text.sources import Report, Skipped
 from glasshead.text.table import Ids
 from glasshead.text.tokenizer import BPETokenizer, Tokenizer
 from glasshead.training.config import TrainConfig
-from glasshead.training.dataset import Context, Dataset, Sources, TrainingData, Translate
-from glasshead.training.language import fitting_vocabulary
+from glasshead.training.dataset import Context, Dataset, Sources, Translate
+from glasshead.training.language import pick_vocab_size
 from glasshead.training.parallel_corpus import PairConfig, ParallelCorpus, read_parallel_corpus
+from glasshead.training.task import Task, move_batch
 
-__all__ = ["SPECIALS", "PairDataset", "TranslationTask", "bleu", "disagreement"]
+__all__ = ["SPECIALS", "PairDataset", "TranslationTask", "bleu", "symmetric_kl"]
 
 SPECIALS = ("<pad>", "<bos>", "<eos>")
 SAMPLES = 3  # translations that are shown at each evaluation
+
+
+class PairDataset(Dataset):
+    """Pairs of sentences, from which a Transformer learns to translate."""
+
+    name, kind, config_class = "pairs", "transformer", PairConfig
+    example = "glasshead train --pairs my.de my.en"
+    unused = frozenset({"batch_size", "eval_batches"})
+    fixed = frozenset({"lowercase"})
+    metrics = ("loss", "bleu")
+
+    def __init__(
+        self,
+        sources: Sources,
+        config: PairConfig,
+        context: Context,
+        *,
+        tokenizer: Tokenizer | None = None,
+        vocab_size: int | None = None,
+    ) -> None:
+        files = {name: context.save_streams(some) for name, some in sources.items() if some}
+        report = Report()
+        self.parts = read_parallel_corpus(files["sources"], files.get("val", []), config, report)
+        context.say_report(report)
+        if tokenizer is None:
+            sides = [side for pair in self.parts.training for side in (pair.source, pair.target)]
+            size = vocab_size or pick_vocab_size(sum(len(side.encode()) for side in sides))
+            tokenizer = BPETokenizer.train(sides, size, SPECIALS)
+        self.tokenizer, self.fingerprint, self.sources = tokenizer, self.parts.fingerprint, files
+        self._config, self._context = config, context
+
+    def task(self, model: nn.Module, train: TrainConfig) -> "TranslationTask":
+        assert isinstance(model, Transformer)
+        report, translator = Report(), self._context.translator
+        if train.stop_on == "bleu" and translator is None:
+            raise ConfigError(
+                "stop_on (bleu) needs translations, and nothing translates here",
+                hint="pass a translator to Context, or use stop_on='loss'",
+            )
+        task = TranslationTask(
+            model,
+            self.tokenizer,
+            self.parts,
+            self._config,
+            seed=train.seed,
+            translate=translator(self.tokenizer) if translator else None,
+            report=report,
+        )
+        self._context.say_report(report)
+        return task
 
 
 class Sentence(NamedTuple):
@@ -36,17 +86,17 @@ class Sentence(NamedTuple):
     target: Ids
 
 
-class Step(NamedTuple):
-    """One batch where the model is, and how many tokens it holds, padding left out."""
+class CountedBatch(NamedTuple):
+    """A batch on the model's device, and the number of its tokens without padding."""
 
     batch: PairBatch
     tokens: int
 
 
-class TranslationTask:
+class TranslationTask(Task):
     """Predict each token of a target from its source and the tokens before it."""
 
-    alike = False
+    model: Transformer
 
     def __init__(
         self,
@@ -62,26 +112,26 @@ class TranslationTask:
         self.model, self.tokenizer, self.config = model, tokenizer, config
         self._translate = translate
         report = Report() if report is None else report
-        training = self._fitting(parts.training, "training", report)
+        training = self._encode(parts.training, "training", report)
         held = parts.validation[:: -(-len(parts.validation) // config.eval_pairs)]
-        self._held = self._fitting(held, "validation", report)
-        self._batches = self._batched(training, seed, self._spelling(training, seed))
-        held_batches = self._batched(self._held, seed)
-        self._held_batches = [held_batches.at(i) for i in range(held_batches.steps_per_epoch)]
+        self._validation = self._encode(held, "validation", report)
+        self._batches = self._make_batches(training, seed, self._sample_pieces(training, seed))
+        batches = self._make_batches(self._validation, seed)
+        self._validation_batches = [batches.at(i) for i in range(batches.steps_per_epoch)]
         self._samples: str | None = None
 
-    def batch(self, number: int) -> Step:
+    def batch(self, number: int) -> CountedBatch:
         batch = self._batches.at(number)
         pad = self.model.config.pad
         tokens = int((batch.source != pad).sum() + (batch.target_out != pad).sum())
-        return Step(self._on_device(batch), tokens)
+        return CountedBatch(move_batch(batch, self.model.head.weight.device), tokens)
 
-    def tokens(self, step: Step) -> int:
-        return step.tokens
+    def tokens(self, counted: CountedBatch) -> int:
+        return counted.tokens
 
-    def loss(self, step: Step) -> Tensor:
-        source, target_in, targets = _sides(step.batch)
-        if self.config.rdrop:  # every pair twice: dropout leaves out different things
+    def loss(self, counted: CountedBatch) -> Tensor:
+        source, target_in, targets = _sides(counted.batch)
+        if self.config.rdrop:  # every pair twice, with different dropout
             source, target_in = (torch.cat([ids, ids]) for ids in (source, target_in))
         logits = self.model(source, target_in).float()  # (B, T, V)
         pad, smoothing = self.model.config.pad, self.config.label_smoothing
@@ -90,78 +140,71 @@ class TranslationTask:
             logits.flatten(0, 1), twice.flatten(), ignore_index=pad, label_smoothing=smoothing
         )
         if self.config.rdrop:
-            # Half of R-Drop's sum of two losses and a KL, so that it is still nats a token.
+            # Half of R-Drop's sum of two losses and a KL, so that the unit is nats per token.
             one, other = logits.chunk(2)
-            loss = loss + self.config.rdrop * disagreement(one, other, targets != pad) / 4
+            loss = loss + self.config.rdrop * symmetric_kl(one, other, targets != pad) / 4
         return loss
 
-    def compile(self) -> None:
-        self.model.compile()
-
-    def share(self, step: Step, rank: int, size: int) -> tuple[Step, Tensor | float]:
-        sides = _sides(step.batch)
+    def share(
+        self, counted: CountedBatch, rank: int, size: int
+    ) -> tuple[CountedBatch, Tensor | float]:
+        sides = _sides(counted.batch)
         part = PairBatch(*(ids[rank::size] for ids in sides))
         if not len(part.source):
-            return step, 0.0
+            return counted, 0.0
         mine, every = ((t != self.model.config.pad).sum() for t in (part.target_out, sides[2]))
-        return Step(part, step.tokens), mine / every
-
-    def with_model(self, model: nn.Module) -> "TranslationTask":
-        assert isinstance(model, Transformer)
-        other = copy(self)
-        other.model = model
-        return other
+        return CountedBatch(part, counted.tokens), mine / every
 
     def evaluate(self) -> dict[str, float]:
-        """The surprise in nats a token, without smoothing; BLEU where something translates."""
+        """Return the loss in nats per token without smoothing, and BLEU if something translates."""
         sums, tokens, pad = [], 0, self.model.config.pad
-        for batch in self._held_batches:
-            source, target_in, targets = _sides(self._on_device(batch))
-            logits = self.model(source, target_in).float()
+        device = self.model.head.weight.device
+        for batch in self._validation_batches:
+            source, target_in, targets = _sides(move_batch(batch, device))
+            logits = self.model(source, target_in).float().flatten(0, 1)  # (B * T, V)
             sums.append(
-                F.cross_entropy(
-                    logits.flatten(0, 1), targets.flatten(), ignore_index=pad, reduction="sum"
-                )
+                F.cross_entropy(logits, targets.flatten(), ignore_index=pad, reduction="sum")
             )
             tokens += int((batch.target_out != pad).sum())
         found = {"val_loss": torch.stack(sums).double().sum().item() / tokens}
         if self._translate:
-            found["bleu"] = self._bleu(self._translate)
+            found["bleu"] = self._measure_bleu(self._translate)
         return found
 
     def sample(self) -> str | None:
         return self._samples
 
-    def _bleu(self, translate: Translate) -> float:
-        sources = [sentence.source.tolist() for sentence in self._held]
-        said = [self.tokenizer.decode(ids) for ids in translate(self.model, sources)]
-        pairs = [sentence.pair for sentence in self._held]
+    def _measure_bleu(self, translate: Translate) -> float:
+        """Translate the validation sources, and keep some translations to show."""
+        sources = [sentence.source.tolist() for sentence in self._validation]
+        translations = [self.tokenizer.decode(ids) for ids in translate(self.model, sources)]
+        pairs = [sentence.pair for sentence in self._validation]
         self._samples = "\n\n".join(
             f"{pair.source}\n= {pair.target}\n> {text}"
-            for pair, text in zip(pairs[:SAMPLES], said, strict=False)
+            for pair, text in zip(pairs[:SAMPLES], translations, strict=False)
         )
-        return bleu(said, [pair.target for pair in pairs])
+        return bleu(translations, [pair.target for pair in pairs])
 
-    def _fitting(self, pairs: Sequence[Pair], part: str, report: Report) -> list[Sentence]:
-        """Those that fit into the model and into a batch."""
+    def _encode(self, pairs: Sequence[Pair], part: str, report: Report) -> list[Sentence]:
+        """Tokenise the pairs that fit into the model and into a batch."""
         most = min(self.model.config.max_len, self.config.max_tokens)
-        kept = []
+        sentences = []
         for pair in pairs:
             source = np.array(self.tokenizer.prompt_ids(pair.source), dtype=np.int32)
             target = self.tokenizer.target_ids(pair.target)
             if max(len(source), len(target) + 1) <= most:
-                kept.append(Sentence(pair, source, target))
+                sentences.append(Sentence(pair, source, target))
             else:
                 reason = f"longer than {most} tokens"
                 report.skipped.append(Skipped(pair.name, reason, pair.line))
-        if not kept:
+        if not sentences:
             raise InputError(
                 f"none of the {len(pairs)} {part} pairs fits into {most} tokens",
                 hint="raise --max-len and --max-tokens",
             )
-        return kept
+        return sentences
 
-    def _batched(
+    def _make_batches(
         self,
         sentences: Sequence[Sentence],
         seed: int,
@@ -179,42 +222,35 @@ class TranslationTask:
             spelled=spelled,
         )
 
-    def _spelling(
+    def _sample_pieces(
         self, sentences: Sequence[Sentence], seed: int
     ) -> Callable[[int], tuple[Rows, Rows]] | None:
-        """How each epoch cuts its words, where chance has a say in it."""
+        """Return what splits the words of an epoch at random; None without bpe_dropout."""
         dropout, most = self.config.bpe_dropout, self.model.config.max_len
         if not dropout:
             return None
         if not isinstance(self.tokenizer, BPETokenizer):
             raise ConfigError(
-                f"bpe_dropout ({dropout}) is for bpe, not for a {self.tokenizer.kind} tokenizer",
-                hint="set it to 0",
+                f"bpe_dropout ({dropout}) needs a bpe tokenizer, not a {self.tokenizer.kind} one",
+                hint="use --bpe-dropout 0",
             )
         pairs = [sentence.pair for sentence in sentences]
         sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
-        # Seeds of their own: the order of batches is drawn by `seed` itself.
+        # Other seeds than that of the order of batches.
         left = SampledPieces(self.tokenizer, sources, dropout, seed + 2**40, most)
         right = SampledPieces(self.tokenizer, targets, dropout, seed + 2**41, most - 1)
         return lambda epoch: (left.at(epoch), right.at(epoch))
-
-    def _on_device(self, batch: PairBatch) -> PairBatch:
-        device = self.model.head.weight.device
-        if device.type == "cpu":
-            return batch
-        # From pinned memory the copy runs beside the computing.
-        return PairBatch(*(t.pin_memory().to(device, non_blocking=True) for t in _sides(batch)))
 
 
 def _sides(batch: PairBatch) -> tuple[Tensor, Tensor, Tensor]:
     return batch.source, batch.target_in, batch.target_out
 
 
-def disagreement(one: Tensor, other: Tensor, real: Tensor) -> Tensor:
-    """KL(p | q) + KL(q | p) of two predictions (B, T, V), the mean over real tokens (B, T).
+def symmetric_kl(one: Tensor, other: Tensor, real: Tensor) -> Tensor:
+    """Return KL(p | q) + KL(q | p) of two logits (B, T, V), averaged over the real tokens (B, T).
 
     >>> one = torch.tensor([[[0.0, 0.0]]])
-    >>> disagreement(one, one, torch.tensor([[True]])).item()
+    >>> symmetric_kl(one, one, torch.tensor([[True]])).item()
     0.0
     """
     p, q = one.log_softmax(-1), other.log_softmax(-1)
@@ -222,66 +258,9 @@ def disagreement(one: Tensor, other: Tensor, real: Tensor) -> Tensor:
     return (both * real).sum() / real.sum()
 
 
-def bleu(said: Sequence[str], wanted: Sequence[str]) -> float:
-    """By sacrebleu, which takes Chinese character by character."""
+def bleu(translations: Sequence[str], references: Sequence[str]) -> float:
+    """Measure with sacrebleu, Chinese character by character."""
     from sacrebleu.metrics.bleu import BLEU
 
-    return float(BLEU(tokenize=bleu_words(wanted)).corpus_score(list(said), [list(wanted)]).score)
-
-
-class PairDataset(Dataset[PairConfig, ParallelCorpus]):
-    """A Transformer learns to translate."""
-
-    name, kind, config = "pairs", "transformer", PairConfig
-    example = "glasshead train --pairs my.de my.en"
-    unused = frozenset({"batch_size", "eval_batches", "pad"})
-    fixed = frozenset({"lowercase"})
-    measures = ("loss", "bleu")
-
-    def model_settings(self, tokenizer: Tokenizer) -> dict[str, Any]:
-        return {**super().model_settings(tokenizer), "pad": tokenizer.specials["<pad>"]}
-
-    def read(
-        self,
-        sources: Sources,
-        config: PairConfig,
-        context: Context,
-        *,
-        tokenizer: Tokenizer | None = None,
-        vocab_size: int | None = None,
-    ) -> TrainingData[ParallelCorpus]:
-        files = {name: context.kept(some) for name, some in sources.items() if some}
-        report = Report()
-        parts = read_parallel_corpus(files["sources"], files.get("val", []), config, report)
-        for line in report.summary():
-            context.listener.say(line)
-        if tokenizer is None:
-            sides = [side for pair in parts.training for side in (pair.source, pair.target)]
-            size = vocab_size or fitting_vocabulary(sum(len(side.encode()) for side in sides))
-            tokenizer = BPETokenizer.train(sides, size, SPECIALS)
-        return TrainingData(tokenizer, parts, parts.fingerprint, files)
-
-    def task(
-        self,
-        model: nn.Module,
-        data: TrainingData[ParallelCorpus],
-        config: PairConfig,
-        train: TrainConfig,
-        context: Context,
-    ) -> TranslationTask:
-        assert isinstance(model, Transformer)
-        report, translator, tokenizer = Report(), context.translator, data.tokenizer
-        if train.stop_on == "bleu" and translator is None:
-            raise ConfigError("stop_on (bleu) needs a translator", hint="use stop_on loss")
-        task = TranslationTask(
-            model,
-            tokenizer,
-            data.data,
-            config,
-            seed=train.seed,
-            translate=translator(tokenizer) if translator else None,
-            report=report,
-        )
-        for line in report.summary():
-            context.listener.say(line)
-        return task
+    metric = BLEU(tokenize=bleu_words(references))
+    return float(metric.corpus_score(list(translations), [list(references)]).score)

@@ -1,8 +1,7 @@
-"""Translating the embedded world: its stories in two languages, word for word known."""
+"""Stories of the embedded world in two languages, from which a Transformer learns to translate."""
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 from torch import nn
 
@@ -12,8 +11,8 @@ from glasshead.text.pairs import Pair
 from glasshead.text.tinyworld import LANGUAGES, World
 from glasshead.text.tinyworld.tokens import world_tokenizer
 from glasshead.text.tokenizer import Tokenizer
-from glasshead.training.config import TrainConfig
-from glasshead.training.dataset import Context, Dataset, Sources, TrainingData
+from glasshead.training.config import TrainConfig, check_range
+from glasshead.training.dataset import Context, Dataset, Sources
 from glasshead.training.parallel_corpus import PairConfig, ParallelCorpus
 from glasshead.training.translation import TranslationTask
 
@@ -27,8 +26,8 @@ class WorldConfig:
     langs: str = "zh,de"  # from, to: two of zh, en, de
     world: int = 0  # the seed of the world that tells them
     stories: int = 20_000  # to train on, each again and again
-    val_stories: int = 512  # others, to validate
-    max_tokens: int = 4096  # of a batch: stories times the longer side, padding included
+    val_stories: int = 512  # others, to validate on
+    max_tokens: int = 4096  # in a batch: stories times the longer side, padding included
     label_smoothing: float = 0.0  # how much of each answer is spread over all others
 
     def __post_init__(self) -> None:
@@ -39,13 +38,11 @@ class WorldConfig:
                     hint=did_you_mean(lang, LANGUAGES),
                 )
         if self.langs.count(",") != 1:
-            raise ConfigError(f"langs ({self.langs}) must be two", hint="write zh,de")
-        for name in ("stories", "val_stories"):
-            if getattr(self, name) < 1:
-                raise ConfigError(
-                    f"{name} ({getattr(self, name)}) must be at least 1", hint=f"raise {name}"
-                )
-        _ = self.pairs  # which looks at the rest
+            raise ConfigError(
+                f"langs ({self.langs}) must be two languages", hint="for example --langs zh,de"
+            )
+        check_range(self, "stories val_stories", least=1)
+        _ = self.pairs  # checks the other fields
 
     @property
     def pairs(self) -> PairConfig:
@@ -56,17 +53,14 @@ class WorldConfig:
         )
 
 
-class WorldDataset(Dataset[WorldConfig, ParallelCorpus]):
-    """A Transformer learns to translate the embedded world's stories."""
+class WorldDataset(Dataset):
+    """The embedded world's stories in two languages."""
 
-    name, kind, config = "world", "transformer", WorldConfig
-    unused = frozenset({"batch_size", "eval_batches", "pad", "vocab_size"})
+    name, kind, config_class = "world", "transformer", WorldConfig
+    unused = frozenset({"batch_size", "eval_batches", "vocab_size"})
     fixed = frozenset({"langs"})
 
-    def model_settings(self, tokenizer: Tokenizer) -> dict[str, Any]:
-        return {**super().model_settings(tokenizer), "pad": tokenizer.specials["<pad>"]}
-
-    def read(
+    def __init__(
         self,
         sources: Sources,
         config: WorldConfig,
@@ -74,27 +68,21 @@ class WorldDataset(Dataset[WorldConfig, ParallelCorpus]):
         *,
         tokenizer: Tokenizer | None = None,
         vocab_size: int | None = None,
-    ) -> TrainingData[ParallelCorpus]:
+    ) -> None:
         source, target = config.langs.split(",")
-        told = World(config.world).stories("train")
+        stories = World(config.world).stories("train")
         training, validation = (
             [
                 Pair(story.text(source), story.text(target), line)
-                for line, story in enumerate(islice(told, n), 1)
+                for line, story in enumerate(islice(stories, n), 1)
             ]
             for n in (config.stories, config.val_stories)
         )
-        parts = ParallelCorpus(training, validation)
-        words = tokenizer or world_tokenizer(source, target)
-        return TrainingData(words, parts, parts.fingerprint, {})
+        self._config, self.parts = config, ParallelCorpus(training, validation)
+        self.tokenizer = tokenizer or world_tokenizer(source, target)
+        self.fingerprint = self.parts.fingerprint
 
-    def task(
-        self,
-        model: nn.Module,
-        data: TrainingData[ParallelCorpus],
-        config: WorldConfig,
-        train: TrainConfig,
-        context: Context,
-    ) -> TranslationTask:
+    def task(self, model: nn.Module, train: TrainConfig) -> TranslationTask:
         assert isinstance(model, Transformer)
-        return TranslationTask(model, data.tokenizer, data.data, config.pairs, seed=train.seed)
+        pairs = self._config.pairs
+        return TranslationTask(model, self.tokenizer, self.parts, pairs, seed=train.seed)

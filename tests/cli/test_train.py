@@ -108,7 +108,7 @@ def test_a_changed_text_is_not_trained_on_as_if_it_were_the_same(cli, here):
     (here / "numbers.txt").write_text(TEXT.replace("7", "8"))
     done = cli("train", "--resume", "run")
     assert done.code == 2
-    assert "run began with other text than this" in done.err
+    assert "run was started with other text than this" in done.err
     assert "--from" in done.err
 
 

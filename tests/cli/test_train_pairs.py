@@ -42,7 +42,9 @@ def test_a_run_is_made_and_its_folder_printed(cli, here):
     assert done.out == "runs/toy-pairs\n"
     run = here / "runs" / "toy-pairs"
     lines = done.err.splitlines()
-    assert lines[0] == "5 of 97 pairs validate; none of their sentences trains"
+    assert lines[0] == (
+        "5 of 97 pairs are held out for validation; they share no sentence with the training pairs"
+    )
     assert "Transformer of" in lines[1]
     assert [line.split()[1] for line in lines[2:-1]] == ["0", "3", "6"]
     found = [line for line in metrics(run) if "val_loss" in line]
@@ -86,7 +88,7 @@ def test_a_resumed_run_finds_its_pairs_where_they_were_moved(cli, here):
     assert cli("train", "--resume", "run", "--pairs", "moved.tsv").code == 0
     other = cli("train", "--resume", "run", "--pairs", "val.src", "val.tgt", "--val", "moved.tsv")
     assert other.code == 2
-    assert "run began with other pairs than this" in other.err
+    assert "run was started with other pairs than this" in other.err
 
 
 def test_a_new_run_begins_with_the_parameters_and_letters_of_another(cli, here):
@@ -132,14 +134,14 @@ BAD = {
     "binary": (["--pairs", "noise.src", "toy.tgt"], "noise.src: binary"),
     "text too": (["numbers.txt", "--pairs", "toy.tsv"], "TEXT numbers.txt and --pairs toy.tsv"),
     "val alone": (["numbers.txt", "--val", "toy.tsv"], "--val toy.tsv is for --pairs"),
-    "task": (["--task", "pears"], "there is no task 'pears'"),
+    "task": (["--task", "pears"], "unknown task 'pears'"),
     "other task": (["numbers.txt", "--task", "pairs"], "--task pairs and text numbers.txt"),
     "no pairs": (["--task", "pairs"], "no pairs to train on"),
     "preset": (["--pairs", "toy.tsv", "--preset", "nano"], "preset 'nano' is for text, not"),
     "preset of pairs": (["numbers.txt", "--preset", "pairs"], "preset 'pairs' is for pairs, not"),
-    "flag of a GPT": (["--pairs", "toy.tsv", "--window", "5"], "--window 5 has no meaning for pa"),
-    "batches": (["--pairs", "toy.tsv", "--batch-size", "5"], "--batch-size 5 has no meaning for"),
-    "flag of pairs": (["numbers.txt", "--rdrop", "5"], "--rdrop 5.0 has no meaning for text"),
+    "flag of a GPT": (["--pairs", "toy.tsv", "--window", "5"], "--window 5 has no effect on pa"),
+    "batches": (["--pairs", "toy.tsv", "--batch-size", "5"], "--batch-size 5 has no effect on"),
+    "flag of pairs": (["numbers.txt", "--rdrop", "5"], "--rdrop 5.0 has no effect on text"),
     "bleu": (["numbers.txt", "--stop-on", "bleu"], "stop_on (bleu) is not measured on text"),
     "measure": (["--pairs", "toy.tsv", "--stop-on", "blue"], "unknown stop_on 'blue'"),
     "heads": (["--pairs", "toy.tsv", "--n-heads", "7"], "d_model (256) must be divisible by n_h"),
@@ -176,7 +178,7 @@ def test_a_run_of_another_kind_cannot_be_gone_on_from(cli, here):
     assert cli("train", "numbers.txt", *size, "--out", "gpt").code == 0
     done = cli("train", "--pairs", "toy.tsv", "--from", "gpt")
     assert done.code == 2
-    assert "gpt is a gpt, but pairs trains a transformer" in done.err
+    assert "gpt is a gpt, but --task pairs trains a transformer" in done.err
 
 
 def test_a_run_of_text_does_not_go_on_with_pairs_nor_one_of_stories(cli, here):
@@ -194,7 +196,7 @@ def test_letters_cannot_change_under_trained_parameters(cli, here):
     cli("train", "--pairs", "toy.tsv", *SMALL, *ONE, "--out", "old")
     done = cli("train", "--pairs", "toy.tsv", "--from", "old", "--lowercase")
     assert done.code == 2
-    assert "--lowercase cannot change with --from" in done.err
+    assert "--lowercase cannot change" in done.err
 
 
 def test_a_field_of_two_configs_is_one_flag_and_must_be_of_one_type(tmp_path):

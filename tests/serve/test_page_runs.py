@@ -29,7 +29,7 @@ def folder(world_runs, tmp_path):
     for name in ("reader", "translator"):
         shutil.copytree(world_runs / name, tmp_path / name)
     shutil.copytree(world_runs / "reader", tmp_path / "odd" / SCRIPT)
-    RunLog(tmp_path / "odd" / SCRIPT, tensorboard=False).sample(901, f"</script>{SCRIPT}")
+    RunLog(tmp_path / "odd" / SCRIPT, tensorboard=False).write_sample(901, f"</script>{SCRIPT}")
     (tmp_path / "half").mkdir()
     (tmp_path / "half" / "config.json").write_text("{")
     return tmp_path

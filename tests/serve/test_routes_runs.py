@@ -19,7 +19,7 @@ from glasshead.lab.ladder_figure import as_json
 from glasshead.serve import run_files
 from glasshead.serve.library import Library
 from glasshead.serve.run_files import Sample, read_metrics, read_samples
-from glasshead.training.run_log import Journal, RunLog
+from glasshead.training.run_log import RunLog
 
 from .conftest import live
 from .trained import READER_STEPS, WRITER_STEPS
@@ -69,13 +69,13 @@ def test_the_folder_is_walked_as_often_for_many_runs_as_for_few(server, tmp_path
 
 def test_a_run_that_was_cut_back_is_read_anew(tmp_path):
     file = tmp_path / "metrics.jsonl"
-    journal = Journal(file)
-    journal.append(written(lines_of(13)).decode())
+    file.write_bytes(written(lines_of(13)))
     known = read_metrics(file)
-    journal.cut(len(written(lines_of(5))))  # as resuming does
+    length = len(written(lines_of(5)))
+    RunLog(tmp_path, tensorboard=False).truncate({file.name: length}, 5)  # as resuming does
     assert read_metrics(file, known.cursor).anew
     other = [{"step": step, "loss": 7.0} for step in range(5, 23)]  # longer than it was
-    journal.append(written(other).decode())
+    file.write_bytes(file.read_bytes() + written(other))
     more = read_metrics(file, known.cursor)
     assert more.anew
     assert more.lines == [*lines_of(5), *other]
@@ -101,8 +101,8 @@ def test_lines_that_are_no_metrics_are_counted_and_left_out(tmp_path):
 
 def test_samples_are_told_apart_by_their_steps(tmp_path):
     recorder = RunLog(tmp_path, tensorboard=False)
-    recorder.sample(10, "one\n\ntwo")
-    recorder.sample(20, SCRIPT)
+    recorder.write_sample(10, "one\n\ntwo")
+    recorder.write_sample(20, SCRIPT)
     file = tmp_path / "samples.txt"
     assert read_samples(file) == [Sample(10, "one\n\ntwo"), Sample(20, SCRIPT)]
     assert read_samples(file, last=1) == [Sample(20, SCRIPT)]

@@ -2,13 +2,12 @@
 
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from glasshead.text.pairs import Pair
 from glasshead.text.tinyworld import World, corpus
-from glasshead.training.dataset import Dataset, TrainingData
+from glasshead.training.dataset import Dataset
 from glasshead.training.parallel_corpus import ParallelCorpus
 from glasshead.training.presets import find_preset
 from glasshead.training.progress import ProgressListener
@@ -27,15 +26,16 @@ class SeedStoryPairs(WorldDataset):
     takes five times as long.
     """
 
-    def read(self, *args: Any, **kwargs: Any) -> TrainingData[ParallelCorpus]:
-        found = super().read(*args, **kwargs)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         story = World.seed_story()
         both = [
             Pair(ending.text("zh"), ending.text("de"), line)
             for line, ending in enumerate((story, story.flipped()), 1)
         ]
-        data = ParallelCorpus([*found.data.training, *both * COPIES], found.data.validation)
-        return replace(found, data=data, fingerprint=data.fingerprint)
+        training = [*self.parts.training, *both * COPIES]
+        self.parts = ParallelCorpus(training, self.parts.validation)
+        self.fingerprint = self.parts.fingerprint
 
 
 def train(work: Path, place: Path) -> None:
@@ -45,7 +45,7 @@ def train(work: Path, place: Path) -> None:
     world = {"world": SEED, "val_stories": 64}
     _train(work / "reader", find_dataset("refer"), "reader", READER_STEPS,
            batch_size=32, stories=4000, **world)  # fmt: skip
-    _train(work / "translator", SeedStoryPairs(), "translator", TRANSLATOR_STEPS,
+    _train(work / "translator", SeedStoryPairs, "translator", TRANSLATOR_STEPS,
            max_tokens=512, stories=500, **world)  # fmt: skip
     _train(work / "writer", find_dataset("text"), "nano", WRITER_STEPS,
            sources=[text], n_layers=2, d_model=64, eval_batches=5)  # fmt: skip
@@ -63,7 +63,7 @@ def train(work: Path, place: Path) -> None:
 
 def _train(
     out: Path,
-    subject: Dataset[Any, Any],
+    dataset: type[Dataset],
     preset: str,
     steps: int,
     sources: list[Path] | None = None,
@@ -71,9 +71,9 @@ def _train(
 ) -> None:
     here = {"seed": SEED, "device": "cpu", "threads": 1, "tensorboard": False, "compile": "off"}
     start_run(
-        subject,
+        dataset,
         {} if sources is None else {"sources": sources},
-        find_preset(preset, subject.name),
+        find_preset(preset, dataset.name),
         {**here, "steps": steps, "eval_every": steps // 2, **flags},
         out,
         Context(out.parent / "cache", ProgressListener()),

@@ -18,6 +18,7 @@ from glasshead.text.tokenizer import CharTokenizer
 from glasshead.training.config import TrainConfig
 from glasshead.training.loop import Trainer
 from glasshead.training.progress import ProgressListener
+from glasshead.training.task import Task
 
 TEXT = "".join(f"{n} and {n * n} and {n % 7} are numbers.\n" for n in range(300))
 CLOCK = {"seconds", "tokens_per_s"}
@@ -54,10 +55,10 @@ class StepClock:
         return loss
 
 
-class Numbers:
+class Numbers(Task):
     """Predict the characters of TEXT. `spoil` may change the loss of a batch."""
 
-    alike = True
+    same_shapes = True
 
     def __init__(
         self, model: GPT, spoil: Callable[[int, Tensor], Tensor] = lambda n, loss: loss
@@ -74,12 +75,14 @@ class Numbers:
     def tokens(self, batch: Batch) -> int:
         return batch.ids.numel()
 
+    def share(self, batch: Batch, rank: int, size: int) -> tuple[Batch, float]:
+        rows = slice(rank, None, size)
+        part = Batch(batch.ids[rows], batch.targets[rows])
+        return (part, len(part.ids) / len(batch.ids)) if len(part.ids) else (batch, 0.0)
+
     def loss(self, batch: Batch) -> Tensor:
         loss = F.cross_entropy(self.model(batch.ids).flatten(0, 1), batch.targets.flatten())
         return self.spoil(self.number, loss) if self.model.training else loss
-
-    def compile(self) -> None:
-        self.model.compile()
 
     def evaluate(self) -> dict[str, float]:
         return {"val_loss": sum(self.loss(batch).item() for batch in self.held) / len(self.held)}

@@ -10,17 +10,15 @@ import json
 import os
 import signal
 import sys
-from copy import copy
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from glasshead.checkpoint import RunFolder
 from glasshead.checkpoint.processes import ALONE, Processes, join_processes
 from glasshead.model.gpt import GPT
-from glasshead.training.language import LanguageTask
 from glasshead.training.loop import MOST_BAD, Trainer
 from glasshead.training.presets import find_preset
 from glasshead.training.progress import ProgressListener, Status
@@ -74,13 +72,6 @@ class Spoilt(Numbers):
         self.calls += 1
         bad = self.spoils and (number == 4 or 18 <= self.calls < 18 + MOST_BAD)
         return loss * float("nan") if bad else loss
-
-    share = LanguageTask.share
-
-    def with_model(self, model: nn.Module) -> "Spoilt":
-        other = copy(self)
-        other.model = model  # type: ignore[assignment]
-        return other
 
 
 def text_trainer(
@@ -149,7 +140,7 @@ def work(folder: Path, processes: Processes) -> None:
         found[f"spoilt-{way}"] = [outcome.progress.skipped, outcome.progress.returns]
     found["seed"] = torch.initial_seed()
     half = text_trainer(folder, "half", processes, parallel="fsdp", precision="bf16", steps=5)
-    found["half"] = str(half.spread.task.model.blocks[0].attention.qkv.weight.dtype)
+    found["half"] = str(half.strategy.task.model.blocks[0].attention.qkv.weight.dtype)
     half.train()
     (folder / f"found-{processes.rank}.json").write_text(json.dumps(found))
 

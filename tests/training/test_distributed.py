@@ -354,8 +354,8 @@ def tasks(made):
 
 
 def test_a_step_is_recorded_where_all_batches_are_alike(made, tasks):
-    assert {name: find_dataset(name).alike for name in tasks} == {
-        name: task.alike for name, task in tasks.items()
+    assert {name: find_dataset(name).same_shapes for name in tasks} == {
+        name: task.same_shapes for name, task in tasks.items()
     }
     with pytest.raises(ConfigError, match="batches of pairs differ in shape"):
         resume_run(made / "pairs", {}, {"graph": "on"}, Context(made / "cache", ProgressListener()))

@@ -14,9 +14,9 @@ from glasshead.training.language import (
     Corpus,
     LanguageTask,
     TextConfig,
-    fitting_vocabulary,
-    new_tokenizer,
+    pick_vocab_size,
     read_corpus,
+    train_tokenizer,
 )
 
 
@@ -28,23 +28,23 @@ def write(path, text):
 def test_few_characters_are_ids_themselves_and_many_are_not(tmp_path):
     few = write(tmp_path / "few.txt", "to be or not to be\n" * 9)
     many = write(tmp_path / "many.txt", "".join(map(chr, range(0x4E00, 0x4E01 + MOST_CHARACTERS))))
-    assert new_tokenizer([few], TextConfig()).kind == "char"
-    assert new_tokenizer([many], TextConfig()).kind == "bpe"
-    assert new_tokenizer([many], TextConfig(tokenizer="char")).vocab_size == MOST_CHARACTERS + 1
-    assert new_tokenizer([few], TextConfig(tokenizer="byte")).vocab_size == 256
-    assert new_tokenizer([few], TextConfig(tokenizer="bpe"), 259).vocab_size == 259
+    assert train_tokenizer([few], TextConfig()).kind == "char"
+    assert train_tokenizer([many], TextConfig()).kind == "bpe"
+    assert train_tokenizer([many], TextConfig(tokenizer="char")).vocab_size == MOST_CHARACTERS + 1
+    assert train_tokenizer([few], TextConfig(tokenizer="byte")).vocab_size == 256
+    assert train_tokenizer([few], TextConfig(tokenizer="bpe"), 259).vocab_size == 259
 
 
 @given(st.integers(0, 10**13), st.integers(0, 10**13))
 def test_more_text_never_gets_a_smaller_vocabulary(one, other):
     small, large = sorted((one, other))
-    assert 512 <= fitting_vocabulary(small) <= fitting_vocabulary(large) <= 32768
+    assert 512 <= pick_vocab_size(small) <= pick_vocab_size(large) <= 32768
 
 
 def test_several_documents_end_with_eos_and_one_does_not(tmp_path):
     one = write(tmp_path / "one.txt", "abc" * 10)
     two = write(tmp_path / "two.txt", "cab" * 10)
-    alone, both = new_tokenizer([one], TextConfig()), new_tokenizer([one, two], TextConfig())
+    alone, both = train_tokenizer([one], TextConfig()), train_tokenizer([one, two], TextConfig())
     assert alone.specials == {}
     corpus = read_corpus([one, two], both, TextConfig(), tmp_path / "cache")
     ids = np.concatenate([corpus.training, corpus.validation])
@@ -55,7 +55,7 @@ def test_several_documents_end_with_eos_and_one_does_not(tmp_path):
 def test_what_is_to_be_portable_has_an_end_and_the_words_of_gpt2(kind, tmp_path):
     one = write(tmp_path / "one.txt", "春江 says: 1234 low\n\nlower's" * 9)
     config = TextConfig(tokenizer=kind, portable=True)
-    tokenizer = new_tokenizer([one], config, 283 if kind == "bpe" else None)
+    tokenizer = train_tokenizer([one], config, 283 if kind == "bpe" else None)
     corpus = read_corpus([one], tokenizer, config, tmp_path / "cache")
     assert corpus.validation[-1] == tokenizer.specials["<eos>"]
     if isinstance(tokenizer, BPETokenizer):
@@ -66,7 +66,7 @@ def test_what_is_to_be_portable_has_an_end_and_the_words_of_gpt2(kind, tmp_path)
 
 def test_the_end_of_the_text_validates_or_whole_documents(tmp_path):
     files = [write(tmp_path / f"{n}.txt", f"{n}" * 100) for n in range(4)]
-    tokenizer = new_tokenizer(files, TextConfig())
+    tokenizer = train_tokenizer(files, TextConfig())
     parts = read_corpus(files, tokenizer, TextConfig(val_share=0.25), tmp_path / "cache")
     assert tokenizer.decode(parts.validation) == "3" * 100
     split = TextConfig(split="document", val_share=0.25)

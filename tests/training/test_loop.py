@@ -210,7 +210,7 @@ def test_the_best_parameters_are_kept_and_loaded(tmp_path):
 
     made.task.evaluate = evaluate
     outcome = made.train()
-    assert (outcome.progress.best_loss, outcome.progress.best_step) == (3.0, 14)
+    assert (outcome.progress.best["val_loss"], outcome.progress.best_step) == (3.0, 14)
     loaded = load(tmp_path / "run")
     assert loaded.step == 14
     assert all(torch.equal(t, kept[3.0][n]) for n, t in parameters(loaded.model).items())

@@ -94,8 +94,8 @@ def test_a_state_that_fails_again_at_once_gives_way_to_the_one_before(tmp_path):
     heard = Heard()
     outcome = trainer(tmp_path / "run", heard, Spoil(calls=range(18, 18 + 2 * MOST_BAD))).train()
     first, second = (line for line in heard.said if "back to" in line)
-    assert "back to step 14, at 0.5 of" in first
-    assert "back to step 7, at 0.25 of" in second
+    assert "back to step 14, with 0.5 of" in first
+    assert "back to step 7, with 0.25 of" in second
     assert outcome.reason == "finished"
 
 
@@ -105,7 +105,7 @@ def test_going_back_does_not_lose_the_best_model(tmp_path):
     made.task.evaluate = lambda: {"val_loss": next(losses)}
     outcome = made.train()
     assert outcome.progress.returns == 1
-    assert (outcome.progress.best_loss, outcome.progress.best_step) == (1.0, 14)
+    assert (outcome.progress.best["val_loss"], outcome.progress.best_step) == (1.0, 14)
     assert load(tmp_path / "run").step == 14
 
 
@@ -193,4 +193,4 @@ def test_an_evaluation_that_is_not_finite_is_not_the_best(tmp_path):
     outcome = made.train()
     assert outcome.reason == "finished"
     assert [x["step"] for x in metrics(tmp_path / "run") if "val_loss" in x] == [0, 7, 21, 23]
-    assert any("no evaluation" in line for line in heard.said)
+    assert any("the evaluation failed" in line for line in heard.said)

@@ -18,7 +18,7 @@ from glasshead.training.optim import (
     Muon,
     Optimizers,
     hidden_matrices,
-    orthogonal,
+    orthogonalize,
 )
 from tests.training.cases import new_model, settings
 
@@ -44,7 +44,7 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 def test_orthogonal_matrices_keep_directions_and_lose_sizes(rows, columns, n, seed):
     matrices = torch.randn(n, rows, columns, generator=torch.Generator().manual_seed(seed))
     u, s, vh = torch.linalg.svd(matrices.double(), full_matrices=False)
-    inside = u.mT @ orthogonal(matrices).double() @ vh.mT  # in the basis of the singular vectors
+    inside = u.mT @ orthogonalize(matrices).double() @ vh.mT  # in the basis of the singular vectors
     sizes = inside.diagonal(dim1=1, dim2=2)
     large = s / s.norm(dim=1, keepdim=True) > 0.01  # smaller ones have not arrived yet
     assert ((sizes > 0.5) & (sizes < 1.3))[large].all()
@@ -68,7 +68,7 @@ def test_wide_matrices_go_a_shorter_way_to_the_same(rows, times, weakest, tall):
         square = expected @ expected.mT
         expected = a * expected + (b * square + c * square @ square) @ expected
     with FlopCounterMode(display=False) as counter:
-        found = orthogonal((x.mT if tall else x).float())
+        found = orthogonalize((x.mT if tall else x).float())
     assert ((found.mT if tall else found) - expected).abs().max() < 2e-3
     assert counter.get_total_flops() == 3 * (4 * times + 34) * rows**3
 
@@ -224,7 +224,6 @@ for kind in OPTIMIZERS:
     for p in model.parameters():
         p.grad = torch.ones_like(p)
     optimizers.step(torch.tensor(False))
-    optimizers.zero_grad()
 sys.exit("torch._dynamo" in sys.modules)
 """
 

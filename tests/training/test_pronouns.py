@@ -11,7 +11,13 @@ from glasshead.text.tinyworld.tokens import world_tokenizer
 from glasshead.training.config import TrainConfig
 from glasshead.training.presets import find_preset
 from glasshead.training.progress import ProgressListener
-from glasshead.training.pronouns import NOWHERE, PronounConfig, PronounDataset, named, story_batch
+from glasshead.training.pronouns import (
+    NOWHERE,
+    PronounConfig,
+    PronounDataset,
+    predict_referents,
+    story_batch,
+)
 from glasshead.training.start import Context, resume_run, start_run
 from glasshead.training.world_pairs import WorldConfig, WorldDataset
 
@@ -36,9 +42,7 @@ def context(tmp_path):
 @pytest.fixture
 def task(model, context):
     config = PronounConfig(stories=29, val_stories=11, world=5)
-    data = PronounDataset().read({}, config, context)
-    train = TrainConfig(batch_size=7, seed=3)
-    return PronounDataset().task(model, data, config, train, context)
+    return PronounDataset({}, config, context).task(model, TrainConfig(batch_size=7, seed=3))
 
 
 @pytest.mark.parametrize("lang", ["zh", "en", "de"])
@@ -80,9 +84,8 @@ def test_a_batch_depends_on_its_number_alone_and_is_no_wider_than_it_must(task):
 
 
 def test_what_validates_is_not_trained_on_and_never_of_the_split_for_tests(context):
-    stories = (
-        PronounDataset().read({}, PronounConfig(stories=31, val_stories=17, world=5), context).data
-    )
+    config = PronounConfig(stories=31, val_stories=17, world=5)
+    stories = PronounDataset({}, config, context).stories
     told = [World(5).story("train", index) for index in range(48)]
     assert torch.equal(stories.training.ids, story_batch(told[:31], TOKENIZER, "zh").ids)
     assert torch.equal(stories.validation.ids, story_batch(told[31:], TOKENIZER, "zh").ids)
@@ -90,14 +93,14 @@ def test_what_validates_is_not_trained_on_and_never_of_the_split_for_tests(conte
 
 def test_other_stories_have_another_fingerprint(context):
     prints = {
-        PronounDataset().read({}, PronounConfig(stories=n, world=world), context).fingerprint
+        PronounDataset({}, PronounConfig(stories=n, world=world), context).fingerprint
         for n, world in ((5, 1), (5, 2), (6, 1))
     }
     assert len(prints) == 3
 
 
 def test_one_word_is_named_for_each_pronoun(model):
-    said = named(model, STORIES, TOKENIZER, "zh")
+    said = predict_referents(model, STORIES, TOKENIZER, "zh")
     assert [len(words) for words in said] == [len(s.pronouns["zh"]) for s in STORIES]
 
 
@@ -109,7 +112,7 @@ def test_a_reader_learns_and_goes_on_where_it_stopped(tmp_path, context):
     flags = {"steps": 40, "stories": 300, "val_stories": 50, "tensorboard": False, "eval_every": 40}
     preset = find_preset("reader", "refer")
     path = tmp_path / "run"
-    trainer = start_run(PronounDataset(), {}, preset, {**flags, "device": "cpu"}, path, context)
+    trainer = start_run(PronounDataset, {}, preset, {**flags, "device": "cpu"}, path, context)
     before = trainer.task.evaluate()["val_loss"]
     assert trainer.train().progress.best["val_loss"] < before - 1.5
     run = load(path)
@@ -123,7 +126,7 @@ def test_a_reader_learns_and_goes_on_where_it_stopped(tmp_path, context):
 def test_a_translator_of_the_world_is_a_run_like_any_other(tmp_path, context):
     flags = {"steps": 2, "stories": 40, "val_stories": 9, "langs": "en,zh", "tensorboard": False}
     preset = find_preset("translator", "world")
-    trainer = start_run(WorldDataset(), {}, preset, flags, tmp_path / "run", context)
+    trainer = start_run(WorldDataset, {}, preset, flags, tmp_path / "run", context)
     trainer.train()
     run = load(tmp_path / "run")
     story = World(0).story("train", 3)

@@ -12,29 +12,35 @@ from rich.console import Console
 
 from glasshead.training.plot import draw_losses, smooth
 from glasshead.training.progress import ProgressBar, ProgressLines, Status, sparkline
-from glasshead.training.run_log import Journal, RunLog
+from glasshead.training.run_log import RunLog
 
 NOW = Status(step=1200, done=0.5, loss=2.5, tokens_per_s=34567.8, seconds_left=125)
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\n", codec="utf-8")), max_size=5))
-def test_a_journal_is_cut_back_to_where_it_was(tmp_path_factory, lines):
-    journal = Journal(tmp_path_factory.mktemp("journal") / "file")
-    for line in lines:
-        journal.append(f"{line}\n")
-    length = journal.synced_length()
-    journal.append("later\nand a torn line")
-    journal.cut(length)
-    assert journal.path.read_bytes().decode() == "".join(f"{line}\n" for line in lines)
-    journal.append("next\n")
-    assert journal.path.read_text(encoding="utf-8").endswith("next\n")
+def test_a_log_is_cut_back_to_where_it_was(tmp_path_factory, lines):
+    folder = tmp_path_factory.mktemp("log")
+    log, samples = RunLog(folder, tensorboard=False), folder / "samples.txt"
+    for step, line in enumerate(lines):
+        log.write_sample(step, line)
+    lengths = log.sync()
+    before = samples.read_bytes()
+    assert all(line.encode() in before for line in lines)
+    log.write_sample(97, "later\nand a torn line")
+    log.truncate(lengths, 1)
+    assert samples.read_bytes() == before
+    samples.write_bytes(before + b"--- step 98\na torn li")
+    log.truncate(dict.fromkeys(lengths, 10**9), 1)
+    assert samples.read_bytes() == before + b"--- step 98\n"
+    log.write_sample(99, "next")
+    assert samples.read_bytes().endswith(b"next\n\n")
 
 
 def test_metrics_are_json_without_nan(tmp_path):
-    with RunLog(tmp_path, tensorboard=False) as recorder:
-        recorder.write(3, {"loss": 0.1 + 0.2})
-        with pytest.raises(ValueError):
-            recorder.write(4, {"loss": float("nan")})
+    log = RunLog(tmp_path, tensorboard=False)
+    log.write(3, {"loss": 0.1 + 0.2})
+    with pytest.raises(ValueError):
+        log.write(4, {"loss": float("nan")})
     assert json.loads((tmp_path / "metrics.jsonl").read_text()) == {"step": 3, "loss": 0.1 + 0.2}
 
 

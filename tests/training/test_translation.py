@@ -19,7 +19,7 @@ from glasshead.text.sources import Report
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer
 from glasshead.training.optim import hidden_matrices
 from glasshead.training.parallel_corpus import PairConfig, ParallelCorpus
-from glasshead.training.translation import SPECIALS, TranslationTask, bleu, disagreement
+from glasshead.training.translation import SPECIALS, TranslationTask, bleu, symmetric_kl
 from tests.training.cases import metrics, same_ending
 from tests.training.pair_cases import pair_trainer, toy_pairs
 from tests.training.test_kill import CALLS, die_at_call, forkserver
@@ -96,8 +96,8 @@ def test_disagreement_is_both_kl_divergences_over_real_tokens(seed):
     real = torch.tensor([[True, True, False], [True, False, False]])
     p, q = one.softmax(-1), other.softmax(-1)
     both = (p * (p / q).log()).sum(-1) + (q * (q / p).log()).sum(-1)
-    assert disagreement(one, other, real).item() == pytest.approx(both[real].mean().item())
-    assert disagreement(one, one, real).item() == 0
+    assert symmetric_kl(one, other, real).item() == pytest.approx(both[real].mean().item())
+    assert symmetric_kl(one, one, real).item() == 0
 
 
 def test_an_evaluation_is_the_mean_surprise_a_token_and_the_bleu_of_greedy_translations():
@@ -126,7 +126,7 @@ def test_an_evaluation_is_the_mean_surprise_a_token_and_the_bleu_of_greedy_trans
 
 def test_an_evaluation_takes_so_many_pairs_from_all_over():
     task = new_task(PairConfig(max_tokens=97, eval_pairs=5))
-    assert [sentence.pair.line for sentence in task._held] == [42, 45, 48, 51]
+    assert [sentence.pair.line for sentence in task._validation] == [42, 45, 48, 51]
 
 
 def test_bleu_knows_its_ends_and_counts_chinese_by_character():
@@ -185,7 +185,9 @@ def test_pairs_too_long_for_the_model_are_left_out_and_named():
 def test_dropping_merges_needs_merges():
     pairs = toy_pairs(5)
     model = Transformer(TransformerConfig(vocab_size=259, d_model=8, n_heads=2, n_layers=1))
-    with pytest.raises(ConfigError, match=r"bpe_dropout \(0.1\) is for bpe, not for a byte"):
+    with pytest.raises(
+        ConfigError, match=r"bpe_dropout \(0.1\) needs a bpe tokenizer, not a byte one"
+    ):
         TranslationTask(
             model,
             ByteTokenizer(SPECIALS),
@@ -256,7 +258,7 @@ def test_what_is_evaluated_and_kept_is_the_running_mean(tmp_path):
     trainer = pair_trainer(tmp_path, "run", ema=0.9, steps=7, eval_every=7)
     before = {name: p.clone() for name, p in trainer.model.named_parameters()}
     means, seen = dict(before), []
-    update, evaluate = trainer.mean.update, trainer.task.evaluate
+    update, evaluate = trainer.ema.update, trainer.task.evaluate
 
     def by_hand(step):
         update(step)
@@ -268,7 +270,7 @@ def test_what_is_evaluated_and_kept_is_the_running_mean(tmp_path):
         seen.append({name: p.clone() for name, p in trainer.model.named_parameters()})
         return evaluate()
 
-    trainer.mean.update, trainer.task.evaluate = by_hand, evaluated
+    trainer.ema.update, trainer.task.evaluate = by_hand, evaluated
     trainer.train()
     for name, p in trainer.model.named_parameters():
         torch.testing.assert_close(seen[-1][name], means[name])
@@ -292,7 +294,7 @@ def test_bleu_decides_what_is_best_and_when_to_stop(tmp_path):
 
 def test_bleu_cannot_decide_where_nothing_translates(tmp_path, monkeypatch):
     monkeypatch.setattr("tests.training.pair_cases.greedy_decoder", None)
-    with pytest.raises(ConfigError, match=r"stop_on \(bleu\) needs a translator"):
+    with pytest.raises(ConfigError, match=r"stop_on \(bleu\) needs translations"):
         pair_trainer(tmp_path, "run", stop_on="bleu")
     trainer = pair_trainer(tmp_path, "run")
     assert trainer.task.evaluate().keys() == {"val_loss"}
