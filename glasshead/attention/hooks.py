@@ -35,6 +35,9 @@ class Layer:
     kind: str  # "self" or "cross"
     part: str | None = None  # "encoder" or "decoder", if the model has both
 
+    def __str__(self) -> str:
+        return f"layer {self.index} ({self.name})"
+
 
 @dataclass(frozen=True, eq=False)
 class PendingCall:

@@ -1,13 +1,13 @@
-"""Put heads or edges out of action while a model runs: does the answer change without them?
+"""Switch heads or edges off while a model runs: does the answer change without them?
 
-    with ablating(model, heads=[(3, 0)]):                      # layer 3, head 0 says nothing
+    with ablating(model, heads=[(3, 0)]):                      # layer 3, head 0 outputs nothing
         model(ids)
-    with ablating(model, edges=[Edge(query=17, key=5)]):       # 17 may not look at 5, anywhere
+    with ablating(model, edges=[Edge(query=17, key=5)]):       # 17 may not attend to 5, anywhere
         model(ids)
 
-That a head looks at a token shows what it reads, not that the answer depends on it. This tests it.
-`observing` may stand outside or inside: it records the attention that really took place. The map
-of a silenced head is still recorded: it looks, but is not heard.
+That a head attends to a token shows what it reads, not that the answer depends on it. Ablation
+tests this. `observing` works outside or inside: it records the attention that took place. The map
+of an ablated head is still recorded: its weights exist, but its context is replaced.
 """
 
 from collections import defaultdict
@@ -35,7 +35,7 @@ BAND = 2**22  # weights that are computed at a time
 
 @dataclass(frozen=True)
 class Edge:
-    """From a query to a key: what `ablating` takes away.
+    """From a query to a key: a pair that `ablating` hides.
 
     >>> import glasshead, torch
     >>> model = glasshead.GPT(glasshead.GPTConfig(vocab_size=7, n_layers=2, d_model=16))
@@ -46,13 +46,13 @@ class Edge:
     [0.0, 0.0, 0.0, 0.0]
 
     Args:
-        key: the position that is looked at, or a slice of positions.
-        query: the position that looks, or a slice of them; every one when None.
-        layer: by index or name, as in `seen.layers`; every one when None.
+        key: the position that is attended to, or a slice of positions.
+        query: the position that attends, or a slice of positions; every one when None.
+        layer: by index or name, as in `trace.layers`; every one when None.
         head: every one when None.
 
     Positions count from the start of the text, cached ones included; negative ones from the end of
-    what there is at each call.
+    the text at each call.
     """
 
     key: int | slice
@@ -70,7 +70,7 @@ def ablating(
     mode: str = "zero",
     renormalise: bool = True,
 ) -> Iterator[None]:
-    """Run the model without these heads and edges inside the `with`; then it is as it was.
+    """Run the model without these heads and edges inside the `with`.
 
     >>> import glasshead, torch
     >>> model = glasshead.GPT(glasshead.GPTConfig(vocab_size=7, n_layers=2, d_model=16))
@@ -84,50 +84,50 @@ def ablating(
         model: one of ours, or one of `transformers` (edges: on sdpa or eager, without a cache).
         heads: pairs (layer, head). The head's context is replaced before the projection.
         edges: pairs of positions that may not attend, in every sequence of the batch.
-        mode: what takes the place of a head's context: "zero", or "mean", its mean over the
-            positions of the call that are not padding.
+        mode: what replaces a head's context: "zero", or "mean", its mean over the positions of the
+            call that are not padding.
         renormalise: True hides edges before the softmax, so that the row's other weights grow.
             False sets their weights to 0 after it (our models only).
 
-    A query that has no key left gets context 0. Leaving the `with`, an AblationError tells if a
-    layer never ran or an edge lay outside the text: no result is one "without X" by mistake.
+    A query that has no key left gets context 0. Raises AblationError at the end if a layer did not
+    run or an edge lay outside the text, so that no result is "without X" by mistake.
     """
     if mode not in MODES:
         raise ConfigError(f"unknown mode '{mode}'", hint=did_you_mean(mode, MODES))
-    pairs, wanted_edges = [_pair(pair) for pair in heads], list(edges)
+    pairs, wanted_edges = [_check_pair(pair) for pair in heads], list(edges)
     found = find_layers(model, partly=all(edge.layer is not None for edge in wanted_edges))
     layers = [layer for layer, _ in found]
-    silent: dict[int, list[int]] = defaultdict(list)
-    hidden: dict[int, list[Edge]] = defaultdict(list)
+    of_heads: dict[int, list[int]] = defaultdict(list)
+    of_edges: dict[int, list[Edge]] = defaultdict(list)
     for where, head in pairs:
         (index,) = choose_layers(layers, [where])
-        silent[index].append(head)
+        of_heads[index].append(head)
     for edge in wanted_edges:
         if edge.layer is None:
-            _need_one_stack(layers)
+            _check_one_stack(layers)
         for index in choose_layers(layers, None if edge.layer is None else [edge.layer]):
-            hidden[index].append(edge)
-    changes = {
-        layer.index: _Ablation(
-            layer, module, silent[layer.index], hidden[layer.index], mode, renormalise
+            of_edges[index].append(edge)
+    hooks = {
+        module: _AblationHook(
+            layer, module, of_heads[layer.index], of_edges[layer.index], mode, renormalise
         )
         for layer, module in found
-        if silent[layer.index] or hidden[layer.index]
+        if of_heads[layer.index] or of_edges[layer.index]
     }
-    with attach_change_hooks(found, changes):
+    with attach_change_hooks(hooks):
         yield
-    met = [edge for change in changes.values() for edge in change.met]
+    found_edges = [edge for hook in hooks.values() for edge in hook.found_edges]
     for edge in wanted_edges:
-        if edge not in met:
-            longest = max(change.longest for change in changes.values())
+        if edge not in found_edges:
+            longest = max(hook.longest for hook in hooks.values())
             raise AblationError(
-                f"{edge} was never there: the keys ended at {longest - 1}",
+                f"{edge} is outside the text: the last key was {longest - 1}",
                 hint="positions count from 0; a query and a key both need to be in the text",
             )
 
 
 class ChangeHook(AttentionHook):
-    """A hook that changes what a layer computes, and counts the calls it saw."""
+    """A hook that changes the context of a layer, and counts the calls it saw."""
 
     calls = 0
 
@@ -139,35 +139,30 @@ class ChangeHook(AttentionHook):
         H = call.q.shape[1]
         if context.dim() != 4 or context.shape[1] != H:
             raise AblationError(
-                f"layer {self.layer.index} ({self.layer.name}) gives a context of "
-                f"{tuple(context.transpose(1, 2).shape)}, not one vector for each of {H} heads",
+                f"{self.layer} gives a context of {tuple(context.transpose(1, 2).shape)}, not one "
+                f"vector for each of {H} heads",
                 hint="choose other layers",
             )
         return context
 
 
 @contextmanager
-def attach_change_hooks(
-    found: list[tuple[Layer, nn.Module]], hooks: Mapping[int, ChangeHook]
-) -> Iterator[None]:
-    """Attach hooks, by layer index, to these of the layers that `find_layers` found.
-
-    Raises at the end if one of the layers did not run: then nothing was changed in it.
-    """
-    with attach_hooks(
-        {module: hooks[layer.index] for layer, module in found if layer.index in hooks}
-    ):
+def attach_change_hooks(hooks: Mapping[nn.Module, ChangeHook]) -> Iterator[None]:
+    """Attach hooks inside the `with`; raise at the end if one of the layers did not run."""
+    with attach_hooks(hooks):
         yield
-    for layer, _ in found:
-        if layer.index in hooks and not hooks[layer.index].calls:
+    for hook in hooks.values():
+        if not hook.calls:
             raise AblationError(
-                f"layer {layer.index} ({layer.name}) did not run, so nothing was changed in it",
-                hint="call the model inside the `with`; if it was called, it goes around the layer",
+                f"{hook.layer} did not run, so nothing was changed in it",
+                hint="call the model inside the `with`; if you did, it does not use this layer",
             )
 
 
-class _Ablation(ChangeHook):
-    """Takes heads and edges from one layer."""
+class _AblationHook(ChangeHook):
+    """Ablates heads and edges of one layer."""
+
+    hides = True  # also checks the heads before the layer runs
 
     def __init__(
         self,
@@ -181,17 +176,15 @@ class _Ablation(ChangeHook):
         super().__init__(layer)
         self.module, self.heads, self.edges = module, heads, edges
         self.mode, self.renormalise = mode, renormalise
-        self.hides = True  # also checks the heads before the layer runs
-        self.met: list[Edge] = []
+        self.found_edges: list[Edge] = []
         self.longest = 0
         self._hidden: Tensor | None = None  # after the softmax, of the call that runs
-        n_heads = getattr(module, "n_heads", None)  # transformers' is known when it runs
+        n_heads = getattr(module, "n_heads", None)  # of transformers' it is known when they run
         if isinstance(n_heads, int):
             self._check_heads(n_heads)
         if edges and not renormalise and not isinstance(module, MultiHeadAttention):
             raise AblationError(
-                f"edges of layer {layer.index} ({layer.name}) cannot be hidden: weights cannot be "
-                "set to 0 after its softmax",
+                f"edges of {layer} cannot be hidden after its softmax",
                 hint="hide them before: renormalise=True",
             )
 
@@ -199,77 +192,75 @@ class _Ablation(ChangeHook):
         for head in (*self.heads, *(e.head for e in self.edges if e.head is not None)):
             if not -n_heads <= head < n_heads:
                 raise InputError(
-                    f"layer {self.layer.index} ({self.layer.name}) has no head {head}",
+                    f"{self.layer} has no head {head}",
                     hint=f"there are {n_heads}, counted from 0",
                 )
 
     def hidden(self, call: PendingCall) -> Tensor | None:
         self._check_heads(call.H)
-        self._hidden = None
         cells = self._cells(call)
-        if cells is None or self.renormalise:
+        self._hidden = None if self.renormalise else cells
+        if self._hidden is None:
             return cells
         assert isinstance(self.module, MultiHeadAttention)
         if self.module.training and self.module.dropout:
             raise AblationError(
-                f"layer {self.layer.index} drops weights at random (dropout {self.module.dropout})",
+                f"{self.layer} drops weights at random (dropout {self.module.dropout})",
                 hint="call model.eval(), or hide edges with renormalise=True",
             )
-        self._hidden = cells
         return None
 
     def _cells(self, call: PendingCall) -> Tensor | None:
-        """True at the pairs that the edges mean."""
+        """Return True at the pairs of the edges, (H | 1, T | 1, S)."""
         if not self.edges:
             return None
         self.longest = max(self.longest, call.S)
-        # As small as can be: where all heads or all queries are meant, one stands for all.
         H = 1 if all(edge.head is None for edge in self.edges) else call.H
         T = 1 if all(edge.query is None for edge in self.edges) else call.T
         cells = torch.zeros(H, T, call.S, dtype=torch.bool, device=call.device)
         for edge in self.edges:
             rows, cols = _rows(edge, call, self.layer), _positions(edge.key, call.S)
             if rows.numel() and cols.numel():
-                self.met.append(edge)
+                self.found_edges.append(edge)
                 of_heads = cells if edge.head is None else cells[edge.head][None]
                 of_heads[:, rows[:T, None], cols] = True
         return cells
 
     def edit(self, call: AttentionCall) -> AttentionCall:
-        return call if self._hidden is None else _without(call, self._hidden)
+        return call if self._hidden is None else _zero_weights(call, self._hidden)
 
     def after(self, call: AttentionCall, context: Tensor) -> Tensor:
         context = super().after(call, context)
         if not self.heads:
             return context
-        gone = torch.zeros(context.shape[1], 1, 1, dtype=torch.bool, device=context.device)
-        gone[self.heads] = True
+        ablated = torch.zeros(context.shape[1], 1, 1, dtype=torch.bool, device=context.device)
+        ablated[self.heads] = True
         instead = 0 if self.mode == "zero" else _mean(context, call.real_queries())
-        return torch.where(gone, instead, context)
+        return torch.where(ablated, instead, context)
 
 
-def _without(call: AttentionCall, hidden: Tensor) -> AttentionCall:
-    """The same call with some weights set to 0, the others as they were."""
+def _zero_weights(call: AttentionCall, hidden: Tensor) -> AttentionCall:
+    """Return the call with the hidden weights set to 0 and the others as they were."""
     (B, H, T, _), S = call.q.shape, call.k.shape[2]
     assert call.lse is not None
     mask, scoring = call.mask & Mask(dense=~hidden), call.scoring
-    touched = hidden.any(-1, keepdim=True).expand(-1, T, -1)  # (H | 1, T, 1)
+    changed = hidden.any(-1, keepdim=True).expand(-1, T, -1)  # (H | 1, T, 1)
     step = max(1, BAND // max(1, B * H * S))
     bands = []
     for start in range(0, T, step):
         rows = slice(start, min(start + step, T))
         s = masked_scores(call.q, call.k, mask, scoring, rows, slice(0, S))
         lse = call.lse[:, :, rows, None]
-        # An empty row has nothing but -inf, whatever is taken from it.
+        # An empty row has scores of -inf only, and weights 0.
         weights = (s - lse.masked_fill(lse == -torch.inf, 0)).exp()
         context = grouped_matmul(weights, to_float(call.v)).to(call.context.dtype)
-        bands.append(torch.where(touched[:, rows], context, call.context[:, :, rows]))
+        bands.append(torch.where(changed[:, rows], context, call.context[:, :, rows]))
     context = torch.cat(bands, 2) if bands else call.context
     return replace(call, describe=lambda: (mask, scoring), context=context)
 
 
 def _mean(context: Tensor, real: Tensor | None) -> Tensor:
-    """(H, 1, D) the mean context (B, H, T, D) of all positions that are not padding."""
+    """Return the mean (H, 1, D) of a context (B, H, T, D) over positions that are not padding."""
     B, _, T, _ = context.shape
     if B * T == 1:
         raise AblationError(
@@ -283,11 +274,11 @@ def _mean(context: Tensor, real: Tensor | None) -> Tensor:
 
 
 def _rows(edge: Edge, call: PendingCall, layer: Layer) -> Tensor:
-    """The rows of this call that an edge means."""
+    """Return the rows of this call that an edge means."""
     if call.first is None and (edge.query is not None or not call.cross):
         raise AblationError(
-            f"{edge} cannot be found in layer {layer.index} ({layer.name}): with a cache "
-            "it is not known which positions its queries have",
+            f"{edge} cannot be found in {layer}: with a cache the positions of its queries are not "
+            "known",
             hint="give the whole text at once, without a cache"
             + ("; or leave query out" if call.cross else ""),
         )
@@ -299,7 +290,7 @@ def _rows(edge: Edge, call: PendingCall, layer: Layer) -> Tensor:
 
 
 def _positions(part: int | slice, size: int) -> Tensor:
-    """Those of 0 to size - 1 that are meant; none if a number lies outside.
+    """Return the positions from 0 to size - 1 that are meant; none if a number lies outside.
 
     >>> _positions(-1, 7), _positions(7, 7), _positions(slice(5, 99), 7)
     (tensor([6]), tensor([], dtype=torch.int64), tensor([5, 6]))
@@ -309,18 +300,17 @@ def _positions(part: int | slice, size: int) -> Tensor:
     return torch.tensor([part % size] if -size <= part < size else [], dtype=torch.int64)
 
 
-def _pair(pair: object) -> tuple[int | str, int]:
+def _check_pair(pair: object) -> tuple[int | str, int]:
     match pair:
         case (int() | str() as layer, int() as head):
             return layer, head
-    raise ConfigError(f"heads holds {pair!r}, but pairs are needed", hint="heads=[(layer, head)]")
+    raise ConfigError(f"{pair!r} in heads is not a pair", hint="use heads=[(layer, head)]")
 
 
-def _need_one_stack(layers: list[Layer]) -> None:
+def _check_one_stack(layers: list[Layer]) -> None:
     if len({(layer.part, layer.kind) for layer in layers}) > 1:
         raise ConfigError(
             "an edge without a layer is ambiguous: encoder, decoder and cross-attention have "
             "positions of their own",
-            hint="name its layer: "
-            + ", ".join(f"{layer.index} ({layer.name})" for layer in layers),
+            hint=f"name its layer: {', '.join(map(str, layers))}",
         )

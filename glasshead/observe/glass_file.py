@@ -1,8 +1,7 @@
-"""The .glass file: a safetensors file whose header says in JSON what the tensors are.
+"""The .glass file: a safetensors file whose header describes the tensors in JSON.
 
-Any safetensors reader can open it. Queries, keys and log-sum-exp lie in it in their own dtype, and
-masks that layers share lie in it once. Opening reads the header; a tensor is read where it is
-looked at.
+Any safetensors reader can open it. Queries, keys and log-sum-exp keep their dtype, and a mask that
+layers share is written once. Opening reads only the header; a tensor is read when it is needed.
 """
 
 import json
@@ -31,13 +30,17 @@ VERSION = 1
 # Statistics that are (B, H, T), and (B, H).
 PER_ROW = ("lse", "row_sum", "sizes", "concentration", "distance", "self_weight",
            "previous_weight", "first_weight")  # fmt: skip
-PER_HEAD = ("diagonality", "vertical", "slash")
+NULLABLE = ("duplicate", "induction")
+PER_HEAD = ("diagonality", "vertical", "slash", *NULLABLE)
+
+Put = Callable[[str, Tensor | None], str | None]  # stores a tensor, returns its name in the file
+Get = Callable[[str | None], Tensor | None]
 
 
-def write_glass(atlas: Trace, path: Path) -> None:
-    """Write to a file beside it first, so that `path` is the old file or the whole new one."""
+def write_glass(trace: Trace, path: Path) -> None:
+    """Write to a temporary file and rename it, so that `path` is the old file or the new one."""
     tensors: dict[str, Tensor] = {}
-    shared: dict[Any, str] = {}
+    names: dict[Any, str] = {}
     memories: set[int] = set()
 
     def put(name: str, x: Tensor | None) -> str | None:
@@ -45,48 +48,50 @@ def write_glass(atlas: Trace, path: Path) -> None:
             return None
         x = _narrow(x.detach())
         key = (x.data_ptr(), x.shape, x.stride(), x.dtype)
-        if key not in shared:
-            shared[key] = name
+        if key not in names:
+            names[key] = name
             memory = x.untyped_storage().data_ptr()
-            kept = x.cpu().contiguous()
-            # The library takes no two tensors from one piece of memory.
-            tensors[name] = kept.clone() if memory in memories else kept
+            x = x.cpu().contiguous()
+            # The library accepts no two tensors that share memory.
+            tensors[name] = x.clone() if memory in memories else x
             memories.add(memory)
-        return shared[key]
+        return names[key]
 
     header = {
-        "model": atlas.model,
-        "top_k": atlas.top_k,
-        "ids": put("ids", atlas.ids),
-        "tokens": _tokens_out(atlas.tokens),
-        "source_tokens": _tokens_out(atlas.source_tokens),
-        "about": atlas.about,
+        "model": trace.model,
+        "top_k": trace.top_k,
+        "ids": put("ids", trace.ids),
+        "tokens": _encode_tokens(trace.tokens),
+        "source_tokens": _encode_tokens(trace.source_tokens),
+        "about": trace.about,
         "layers": [
-            {**asdict(layer), "record": _record_out(atlas.layer_traces.get(layer.index), put)}
-            for layer in atlas.layers
+            {**asdict(layer), "record": _write_layer(trace.layer_traces.get(layer.index), put)}
+            for layer in trace.layers
         ],
     }
     try:
         text = json.dumps(header, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"`about` holds what JSON cannot: {error}", hint="use text, numbers, lists and dicts"
+            f"`about` cannot be written as JSON: {error}",
+            hint="use text, numbers, lists and dicts",
         ) from None
-    # Safetensors has no file without tensors.
-    tensors = tensors or {"nothing": torch.zeros(1)}
+    tensors = tensors or {"nothing": torch.zeros(1)}  # safetensors needs at least one
     temporary = path.with_name(f".{path.name}.new")
     try:
         save_file(tensors, temporary, {"glass": str(VERSION), "header": text})
         os.replace(temporary, path)
     except (OSError, SafetensorError) as error:
         raise InputError(
-            f"{path} cannot be written: {error}", hint="is there such a folder, and room in it?"
+            f"{path} cannot be written: {error}",
+            hint="check that the folder exists and the disk is not full",
         ) from None
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def read_glass(path: Path) -> Trace:
+    """Open a .glass file; raise InputError if it is missing, damaged or of another version."""
     if not path.is_file():
         raise InputError(
             f"{path} does not exist", hint=near_file(path, "glasshead atlas writes such files")
@@ -95,223 +100,206 @@ def read_glass(path: Path) -> Trace:
         file = safe_open(path, framework="pt")
         about = file.metadata() or {}
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-        raise _damaged(path, error) from None
+        raise _damage_error(path, error) from None
     if "glass" not in about:
         raise InputError(
-            f"{path} is not a .glass file", hint="it has tensors, but nothing says what they are"
+            f"{path} is not a .glass file",
+            hint="it is a safetensors file without the header of a .glass file",
         )
     if about["glass"] != str(VERSION):
         raise InputError(
             f"{path} has version {about['glass'][:20]} of the format, and this program knows "
             f"version {VERSION}",
-            hint="a newer glasshead may read it",
+            hint="open it with a newer glasshead",
         )
     try:
         header = json.loads(about["header"])
-        json.dumps(header, ensure_ascii=False).encode()  # raises where it has half a character
-        return _atlas(header, file.get_tensor)
+        json.dumps(header, ensure_ascii=False).encode()  # raises for half a surrogate pair
+        return _read_trace(header, file.get_tensor)
     except (
         SafetensorError, GlassheadError, OSError, ValueError, RuntimeError, KeyError, TypeError,
         AttributeError, IndexError, RecursionError, ArithmeticError,
     ) as error:  # fmt: skip
-        raise _damaged(path, error) from None
+        raise _damage_error(path, error) from None
 
 
-def _damaged(path: Path, error: Exception) -> InputError:
+def _damage_error(path: Path, error: Exception) -> InputError:
     reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
-    other = path.suffix != ".glass"
     return InputError(
-        f"{path} is damaged, or no .glass file ({reason})",
-        hint="name a run, or what glasshead atlas wrote" if other else "write it again",
+        f"{path} is damaged or not a .glass file ({reason})",
+        hint="write it again with glasshead atlas"
+        if path.suffix == ".glass"
+        else "name a run, or a .glass file that glasshead atlas wrote",
     )
 
 
 def _narrow(x: Tensor) -> Tensor:
-    """The tensor without the copies of an expanded dim, which broadcasting brings back."""
+    """Drop the copies of expanded dims, which broadcasting brings back."""
     for dim, (size, stride) in enumerate(zip(x.shape, x.stride(), strict=True)):
         if stride == 0 and size > 1:
             x = x.narrow(dim, 0, 1)
     return x
 
 
-Put = Callable[[str, Tensor | None], str | None]
-
-
-def _record_out(record: LayerTrace | None, put: Put) -> dict[str, Any] | None:
-    if record is None:
+def _write_layer(stored: LayerTrace | None, put: Put) -> dict[str, Any] | None:
+    if stored is None:
         return None
-    at = record.layer.index
+    at = stored.layer.index
     return {
-        "shape": list(record.shape),
-        "q": put(f"{at}.q", record.q),
-        "k": put(f"{at}.k", record.k),
-        "lse": put(f"{at}.lse", record.lse),
-        "spans": [_span_out(span, f"{at}.{n}", put) for n, span in enumerate(record.calls)],
-        "statistics": _statistics_out(record.statistics, f"{at}.statistics", put),
+        "shape": list(stored.shape),
+        "q": put(f"{at}.q", stored.q),
+        "k": put(f"{at}.k", stored.k),
+        "lse": put(f"{at}.lse", stored.lse),
+        "spans": [_write_call(call, f"{at}.{n}", put) for n, call in enumerate(stored.calls)],
+        "statistics": _write_statistics(stored.statistics, f"{at}.statistics", put),
     }
 
 
-def _span_out(span: RecordedCall, at: str, put: Put) -> dict[str, Any]:
-    mask, scoring = span.mask, span.scoring
-    return {
-        "place": [span.row, span.T, span.key, span.S],
-        "causal": mask.causal,
-        "window": mask.window,
-        "keys": put(f"{at}.keys", mask.keys),
-        "documents": put(f"{at}.documents", mask.documents),
-        "dense": put(f"{at}.dense", mask.dense),
-        "scale": scoring.scale,
-        "softcap": scoring.softcap,
-        "slopes": put(f"{at}.slopes", scoring.slopes),
-        "bias": put(f"{at}.bias", scoring.bias),
+def _write_call(call: RecordedCall, at: str, put: Put) -> dict[str, Any]:
+    rules = [(f.name, getattr(x, f.name)) for x in (call.mask, call.scoring) for f in fields(x)]
+    return {"place": [call.row, call.T, call.key, call.S]} | {
+        name: put(f"{at}.{name}", x) if isinstance(x, Tensor) else x for name, x in rules
     }
 
 
-def _statistics_out(found: HeadStatistics | None, at: str, put: Put) -> dict[str, Any] | None:
+def _write_statistics(found: HeadStatistics | None, at: str, put: Put) -> dict[str, Any] | None:
     if found is None:
         return None
-    out: dict[str, Any] = {}
-    for field in fields(found):
-        value = getattr(found, field.name)
-        if isinstance(value, Tensor):
-            value = {"tensor": put(f"{at}.{field.name}", value)}
-        out[field.name] = value
-    return out
+    values = {field.name: getattr(found, field.name) for field in fields(found)}
+    return {
+        name: {"tensor": put(f"{at}.{name}", x)} if isinstance(x, Tensor) else x
+        for name, x in values.items()
+    }
 
 
-def _tokens_out(tokens: list[list[str | bytes]] | None) -> Any:
-    """Pieces that are no text by themselves are bytes, and written as hexadecimal."""
-    if tokens is None:
-        return None
-    return [
-        [{"bytes": piece.hex()} if isinstance(piece, bytes) else piece for piece in sequence]
+def _encode_tokens(tokens: list[list[str | bytes]] | None) -> Any:
+    """Write tokens that are not valid text as hexadecimal bytes."""
+    return tokens and [
+        [{"bytes": token.hex()} if isinstance(token, bytes) else token for token in sequence]
         for sequence in tokens
     ]
 
 
-def _tokens_in(tokens: Any) -> Any:
-    if tokens is None:
-        return None
-    return [
-        [piece if isinstance(piece, str) else bytes.fromhex(piece["bytes"]) for piece in sequence]
+def _decode_tokens(tokens: Any) -> Any:
+    return tokens and [
+        [token if isinstance(token, str) else bytes.fromhex(token["bytes"]) for token in sequence]
         for sequence in tokens
     ]
 
 
-def _atlas(header: Any, get: Callable[[str], Tensor]) -> Trace:
-    taken: dict[str, Tensor] = {}
+def _read_trace(header: Any, get_tensor: Callable[[str], Tensor]) -> Trace:
+    known: dict[str, Tensor] = {}
 
-    def take(name: str | None) -> Tensor | None:
+    def get(name: str | None) -> Tensor | None:
         if name is None:
             return None
-        if name not in taken:
-            taken[name] = get(name)
-        return taken[name]
+        if name not in known:
+            known[name] = get_tensor(name)
+        return known[name]
 
     layers = [
         Layer(int(each["index"]), str(each["name"]), each["kind"], each["part"])
         for each in header["layers"]
     ]
     for layer in layers:
-        known = layer.kind in ("self", "cross") and layer.part in (None, "encoder", "decoder")
-        _need(known, f"layer {layer.index} is of no known kind or part")
-    atlas = Trace(
+        fits = layer.kind in ("self", "cross") and layer.part in (None, "encoder", "decoder")
+        _require(fits, f"layer {layer.index} has an unknown kind or part")
+    trace = Trace(
         layers,
         model=str(header["model"]),
-        ids=take(header["ids"]),
-        tokens=_tokens_in(header["tokens"]),
-        source_tokens=_tokens_in(header["source_tokens"]),
+        ids=get(header["ids"]),
+        tokens=_decode_tokens(header["tokens"]),
+        source_tokens=_decode_tokens(header["source_tokens"]),
         about=dict(header["about"]),
         top_k=int(header["top_k"]),
     )
     for layer, each in zip(layers, header["layers"], strict=True):
         if each["record"] is not None:
-            atlas.layer_traces[layer.index] = _record_in(layer, each["record"], take)
-    return atlas
+            trace.layer_traces[layer.index] = _read_layer(layer, each["record"], get)
+    return trace
 
 
-Take = Callable[[str | None], Tensor | None]
-
-
-def _record_in(layer: Layer, found: Any, take: Take) -> LayerTrace:
+def _read_layer(layer: Layer, found: Any, get: Get) -> LayerTrace:
     B, H, T, S = (_count(n) for n in found["shape"])
-    q, k, lse = (take(found[name]) for name in ("q", "k", "lse"))
-    spans = [_span_in(each, take) for each in found["spans"]]
+    q, k, lse = (get(found[name]) for name in ("q", "k", "lse"))
+    calls = [_read_call(each, get) for each in found["spans"]]
     row = 0
-    for span in spans:
-        _need(span.row == row and span.key + span.S <= S, "a span does not fit the shape")
-        row += span.T
-        span.mask.check(B, H, span.T, span.S)
-        bias, slopes = span.scoring.bias, span.scoring.slopes
+    for call in calls:
+        _require(call.row == row and call.key + call.S <= S, "a call does not fit the shape")
+        row += call.T
+        call.mask.check(B, H, call.T, call.S)
+        bias, slopes = call.scoring.bias, call.scoring.slopes
         if bias is not None:
-            whole = (B, H, span.T, span.S)
-            _need(torch.broadcast_shapes(bias.shape, whole) == whole, "a bias of a wrong shape")
-        _need(slopes is None or slopes.shape == (H,), "slopes of a wrong shape")
-    statistics = _statistics_in(found["statistics"], (B, H, T, S), take)
+            whole = (B, H, call.T, call.S)
+            fits = torch.broadcast_shapes(bias.shape, whole) == whole
+            _require(fits, "a bias has a wrong shape")
+        _require(slopes is None or slopes.shape == (H,), "slopes have a wrong shape")
+    statistics = _read_statistics(found["statistics"], (B, H, T, S), get)
     if q is None or k is None or lse is None:
-        _need(q is k is lse is None and not spans, "q, k or lse is missing")
+        _require(q is k is lse is None and not calls, "q, k or lse is missing")
         return LayerTrace(layer, (B, H, T, S), statistics=statistics)
-    _need(row == T, "the spans are not as long as the shape says")
+    _require(row == T, "the calls are not as long as the shape says")
     fits = q.dim() == k.dim() == 4 and q.shape[:3] == (B, H, T) and lse.shape == (B, H, T)
     fits = fits and k.shape[0] == B and k.shape[2:] == (S, q.shape[3])
-    _need(fits and k.shape[1] > 0 and H % k.shape[1] == 0, "q, k and lse do not fit together")
-    _need(all(x.is_floating_point() for x in (q, k, lse)), "q, k or lse is no float")
-    return LayerTrace(layer, (B, H, T, S), spans, q, k, lse, statistics)
+    fits = fits and k.shape[1] > 0 and H % k.shape[1] == 0
+    _require(fits, "the shapes of q, k and lse do not fit together")
+    _require(all(x.is_floating_point() for x in (q, k, lse)), "q, k or lse is not a float tensor")
+    return LayerTrace(layer, (B, H, T, S), calls, q, k, lse, statistics)
 
 
-def _span_in(found: Any, take: Take) -> RecordedCall:
-    keys, documents, dense = (take(found[name]) for name in ("keys", "documents", "dense"))
-    window = found["window"]
-    mask = Mask(
-        bool(found["causal"]), None if window is None else _count(window), keys, documents, dense
+def _read_call(found: Any, get: Get) -> RecordedCall:
+    window = None if found["window"] is None else _count(found["window"])
+    keys, documents, dense, slopes, bias = (
+        get(found[name]) for name in ("keys", "documents", "dense", "slopes", "bias")
     )
     scale, softcap = (
         None if found[name] is None else float(found[name]) for name in ("scale", "softcap")
     )
     row, T, key, S = (_count(n) for n in found["place"])
-    scoring = Scoring(scale, softcap, take(found["slopes"]), take(found["bias"]))
-    return RecordedCall(row, T, key, S, mask, scoring)
+    mask = Mask(bool(found["causal"]), window, keys, documents, dense)
+    return RecordedCall(row, T, key, S, mask, Scoring(scale, softcap, slopes, bias))
 
 
-def _statistics_in(
-    found: Any, shape: tuple[int, int, int, int], take: Take
+def _read_statistics(
+    found: Any, shape: tuple[int, int, int, int], get: Get
 ) -> HeadStatistics | None:
     if found is None:
         return None
     values: dict[str, Any] = {
-        name: take(value["tensor"]) if isinstance(value, dict) else value
+        name: get(value["tensor"]) if isinstance(value, dict) else value
         for name, value in found.items()
     }
     B, H, T, S = shape
     high, wide = values["overview_cell"] = tuple(_count(n) for n in values["overview_cell"])
     statistics = HeadStatistics(**values)
     cells = (B, H, -(-T // high), -(-S // wide))
-    copies = (statistics.duplicate, statistics.induction)
-    _need(
+    # These may lack the copies of expanded dims.
+    shapes = dict.fromkeys(PER_ROW, (B, H, T)) | dict.fromkeys(PER_HEAD, (B, H))
+    _require(
         statistics.entropy.shape == (B, H, T)
         and statistics.received.shape == (B, H, S)
         and statistics.overview_mean.shape == statistics.overview_max.shape == cells
-        and all(_broadcasts(getattr(statistics, name), (B, H, T)) for name in PER_ROW)
-        and all(_broadcasts(getattr(statistics, name), (B, H)) for name in PER_HEAD)
-        and all(x is None or _broadcasts(x, (B, H)) for x in copies)
-        and _broadcasts(statistics.lookers, (B, H, S)),
+        and all(
+            (name in NULLABLE and values[name] is None) or _broadcasts(values[name], shape)
+            for name, shape in {**shapes, "lookers": (B, H, S)}.items()
+        ),
         "the statistics do not fit the shape",
     )
     return statistics
 
 
 def _broadcasts(x: Tensor, shape: tuple[int, ...]) -> bool:
-    """`write_glass` leaves out the copies of what was expanded."""
     pairs = zip(x.shape, shape, strict=True)
     return all(mine in (1, whole) for mine, whole in pairs)
 
 
 def _count(n: Any) -> int:
     # Beyond 64 bits torch raises OverflowError at some later use.
-    _need(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 2**63, f"{n!r} is no count")
+    is_count = isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 2**63
+    _require(is_count, f"{n!r} is not a count")
     return int(n)
 
 
-def _need(holds: bool, otherwise: str) -> None:
+def _require(holds: bool, otherwise: str) -> None:
     if not holds:
         raise ValueError(otherwise)

@@ -1,18 +1,18 @@
-"""How much does a loss depend on each head? Two answers, each (H,) for each layer by name.
+"""How much a loss depends on each head: (H,) for each layer, by name.
 
-    by gradient   |d loss / d gate|, where a gate of 1 stands on the head's context. One forward
-                  and one backward for all heads: how much the loss moves when a head is turned
-                  down a little (Michel, Levy and Neubig 2019, "Are Sixteen Heads Really Better
-                  than One?").
-    by ablation   loss without the head, minus loss with it. One forward for each head: how much
-                  is lost when it is gone altogether. Below 0 where the loss falls without it.
+    by gradient   |d loss / d gate|, where each head's context is multiplied with a gate of 1. One
+                  forward and one backward for all heads: how much the loss changes when a head is
+                  scaled down a little (Michel, Levy and Neubig 2019, "Are Sixteen Heads Really
+                  Better than One?").
+    by ablation   loss without the head, minus loss with it. One forward for each head. Below 0 if
+                  the loss falls without it.
 
 `loss` is any function without arguments that runs the model and returns a number:
 
     head_gradients(model, lambda: F.cross_entropy(model(ids).flatten(0, 1), targets.flatten()))
 
-Call `model.eval()` first, or dropout is measured along. Several heads that matter little one by one
-may matter much together: heads can stand in for each other.
+Call `model.eval()` first, or dropout adds noise. Heads that matter little one by one may matter
+much together: one can replace another.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from glasshead.attention.hooks import AttentionCall, Layer
 from glasshead.errors import InputError
 from glasshead.observe.ablation import ChangeHook, ablating, attach_change_hooks
-from glasshead.observe.layers import choose_layers, find_layers
+from glasshead.observe.layers import select_layers
 
 __all__ = ["head_ablations", "head_gradients"]
 
@@ -34,15 +34,14 @@ def head_gradients(
     *,
     layers: Iterable[int | str] | None = None,
 ) -> dict[str, Tensor]:
-    """|d loss / d gate| of each head, {layer's name: (H,)}.
+    """Return |d loss / d gate| of each head, {layer's name: (H,)}.
 
-    Each sequence of a batch has a gate of its own, and their absolute values are added: what helps
-    one sequence and harms another does not cancel. For a loss that is the mean over sequences this
-    is the mean over sequences, as in the paper. Parameters get no gradients.
+    Each sequence of a batch has a gate of its own, and their absolute values are added, so that a
+    head that helps one sequence and harms another does not cancel out. For a loss that is the mean
+    over sequences this is the mean over sequences, as in the paper. Parameters get no gradients.
     """
-    found, wanted = _found(model, layers)
-    gates = {layer.index: _Gate(layer) for layer in wanted}
-    with torch.enable_grad(), attach_change_hooks(found, gates):
+    gates = {module: _GateHook(layer) for layer, module in select_layers(model, layers)}
+    with torch.enable_grad(), attach_change_hooks(gates):
         value = loss()
     if not isinstance(value, Tensor) or value.numel() != 1 or not value.requires_grad:
         raise InputError(
@@ -52,11 +51,11 @@ def head_gradients(
     factors = [factor for gate in gates.values() for factor in gate.factors]
     grads = iter(torch.autograd.grad(value, factors, allow_unused=True, materialize_grads=True))
     return {
-        layer.name: sum(
-            (next(grads).abs().sum(0) for _ in gates[layer.index].factors),
+        gate.layer.name: sum(
+            (next(grads).abs().sum(0) for _ in gate.factors),
             start=torch.zeros((), device=value.device),
         )
-        for layer in wanted
+        for gate in gates.values()
     }
 
 
@@ -67,23 +66,23 @@ def head_ablations(
     layers: Iterable[int | str] | None = None,
     mode: str = "zero",
 ) -> dict[str, Tensor]:
-    """Loss without each head minus loss with all, {layer's name: (H,)}; modes as in `ablating`."""
-    found, wanted = _found(model, layers)
-    counts = {layer.index: _Count(layer) for layer in wanted}
+    """Return the loss without each head minus the loss with all, {layer's name: (H,)}; modes as in
+    `ablating`."""
+    counts = {module: _CountHook(layer) for layer, module in select_layers(model, layers)}
     with torch.no_grad():
-        with attach_change_hooks(found, counts):
+        with attach_change_hooks(counts):
             whole = float(loss())
         changes = {}
-        for layer in wanted:
+        for count in counts.values():
             lost = []
-            for head in range(counts[layer.index].n_heads):
-                with ablating(model, heads=[(layer.index, head)], mode=mode):
+            for head in range(count.n_heads):
+                with ablating(model, heads=[(count.layer.index, head)], mode=mode):
                     lost.append(float(loss()) - whole)
-            changes[layer.name] = torch.tensor(lost)
+            changes[count.layer.name] = torch.tensor(lost)
     return changes
 
 
-class _Gate(ChangeHook):
+class _GateHook(ChangeHook):
     """Multiplies each head of each sequence with a 1 that has a gradient."""
 
     def __init__(self, layer: Layer) -> None:
@@ -97,7 +96,7 @@ class _Gate(ChangeHook):
         return context * ones[:, :, None, None].to(context.dtype)
 
 
-class _Count(ChangeHook):
+class _CountHook(ChangeHook):
     """Counts the heads of a layer."""
 
     n_heads = 0
@@ -105,11 +104,3 @@ class _Count(ChangeHook):
     def after(self, call: AttentionCall, context: Tensor) -> Tensor:
         self.n_heads = call.q.shape[1]
         return super().after(call, context)
-
-
-def _found(
-    model: nn.Module, layers: Iterable[int | str] | None
-) -> tuple[list[tuple[Layer, nn.Module]], list[Layer]]:
-    found = find_layers(model, partly=layers is not None)
-    chosen = choose_layers([layer for layer, _ in found], layers)
-    return found, [layer for layer, _ in found if layer.index in chosen]

@@ -1,4 +1,4 @@
-"""Find the layers of attention in a model, name them, and refuse what cannot be recorded."""
+"""Find the attention layers of a model, and raise for models that cannot be recorded."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,27 +9,27 @@ from glasshead.attention.hooks import Layer
 from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.errors import ConfigError, RecordingError, did_you_mean
 
-__all__ = ["choose_layers", "find_layers"]
+__all__ = ["choose_layers", "find_layers", "select_layers"]
 
 
 def find_layers(model: nn.Module, partly: bool) -> list[tuple[Layer, nn.Module]]:
-    """Every layer of attention that can be watched, in the order of the modules.
+    """Return every attention layer that hooks can be attached to, in the order of the modules.
 
-    Refuses a model that has none; unless `partly`, also one of whose layers some have none.
+    Raises if there is none; unless `partly`, also if only some layers of a stack have one.
     """
     modules = {
         name: module
         for name, module in model.named_modules()
-        if isinstance(module, MultiHeadAttention) or _asks_the_interface(module)
+        if isinstance(module, MultiHeadAttention) or _calls_the_interface(module)
     }
-    _refuse_if_unseen(model, modules, partly)
+    _check_coverage(model, modules, partly)
     return [(_layer(i, *item), item[1]) for i, item in enumerate(modules.items())]
 
 
-def _asks_the_interface(module: nn.Module) -> bool:
+def _calls_the_interface(module: nn.Module) -> bool:
     """Whether the module's own code calls the attention interface of `transformers`."""
     return any(
-        "ALL_ATTENTION_FUNCTIONS" in _names(function)
+        "ALL_ATTENTION_FUNCTIONS" in _called_names(function)
         for cls in type(module).__mro__
         # The base class of its models names the interface too, but does not call it.
         if not cls.__module__.startswith(("torch.", "transformers.modeling_utils"))
@@ -37,22 +37,22 @@ def _asks_the_interface(module: nn.Module) -> bool:
     )
 
 
-def _names(function: Any) -> tuple[str, ...]:
+def _called_names(function: Any) -> tuple[str, ...]:
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     return function.__code__.co_names if hasattr(function, "__code__") else ()
 
 
-def _refuse_if_unseen(model: nn.Module, modules: dict[str, nn.Module], partly: bool) -> None:
-    """Refuse a model with attention, or something in its place, that cannot be watched."""
+def _check_coverage(model: nn.Module, modules: dict[str, nn.Module], partly: bool) -> None:
+    """Raise if hooks cannot see the attention of the model, or of some of its layers."""
     name = type(model).__name__
     if not modules:
-        torchs = any(isinstance(m, nn.MultiheadAttention) for m in model.modules())
+        of_torch = any(isinstance(m, nn.MultiheadAttention) for m in model.modules())
         raise RecordingError(
             f"{name} has no attention that can be recorded",
-            hint="MultiHeadAttention.from_torch makes nn.MultiheadAttention one that can"
-            if torchs
-            else "needed: one of ours, or one that uses the attention interface of transformers",
+            hint="convert nn.MultiheadAttention with MultiHeadAttention.from_torch"
+            if of_torch
+            else "use one of our models, or one that calls the attention interface of transformers",
         )
     if partly:
         return
@@ -62,13 +62,13 @@ def _refuse_if_unseen(model: nn.Module, modules: dict[str, nn.Module], partly: b
             for n in range(1, stack_name.count(".") + 1)
         ):
             continue  # only the outermost lists are stacks of layers
-        seen = [any(f"{stack_name}.{i}." in f"{m}." for m in modules) for i in range(len(stack))]
-        if any(seen) and not all(seen):
-            i = seen.index(False)
+        has = [any(f"{stack_name}.{i}." in f"{m}." for m in modules) for i in range(len(stack))]
+        if any(has) and not all(has):
+            i = has.index(False)
             raise RecordingError(
                 f"{stack_name}.{i} ({type(stack[i]).__name__}) of {name} has no attention that can "
                 "be recorded",
-                hint="choose the layers that have with layers=[...]",
+                hint="choose layers that can be recorded with layers=[...]",
             )
 
 
@@ -82,8 +82,17 @@ def _layer(index: int, name: str, module: nn.Module) -> Layer:
     return Layer(index, name, "cross" if cross else "self", part)
 
 
+def select_layers(
+    model: nn.Module, wanted: Iterable[int | str] | None
+) -> list[tuple[Layer, nn.Module]]:
+    """Return the attention layers that are wanted by index or name; all when None."""
+    found = find_layers(model, partly=wanted is not None)
+    chosen = choose_layers([layer for layer, _ in found], wanted)
+    return [(layer, module) for layer, module in found if layer.index in chosen]
+
+
 def choose_layers(layers: list[Layer], wanted: Iterable[int | str] | None) -> set[int]:
-    """The indices of the layers that are wanted by index or name; of all when None."""
+    """Return the indices of layers given by index or name; of all when None."""
     if wanted is None:
         return {layer.index for layer in layers}
     by_name = {layer.name: layer.index for layer in layers}
@@ -98,6 +107,6 @@ def choose_layers(layers: list[Layer], wanted: Iterable[int | str] | None) -> se
         else:
             raise ConfigError(
                 f"layer {one} does not exist",
-                hint=f"there are {len(layers)} layers of attention, 0 to {len(layers) - 1}",
+                hint=f"there are {len(layers)} attention layers, 0 to {len(layers) - 1}",
             )
     return chosen

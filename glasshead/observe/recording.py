@@ -30,7 +30,7 @@ from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.attention.scores import Scoring, recompute
 from glasshead.errors import ConfigError, RecordingError, did_you_mean
 from glasshead.observe.hooks import attach_hooks
-from glasshead.observe.layers import choose_layers, find_layers
+from glasshead.observe.layers import select_layers
 from glasshead.observe.statistics import cell_side
 from glasshead.observe.trace import Trace
 from glasshead.observe.trace_storage import (
@@ -93,10 +93,9 @@ def observing(
     """
     if keep not in KEEPS:
         raise ConfigError(f"unknown keep '{keep}'", hint=did_you_mean(keep, KEEPS))
-    found = find_layers(model, partly=layers is not None)
-    wanted = choose_layers([layer for layer, _ in found], layers)
+    selected = select_layers(model, layers)
     trace = Trace(
-        [layer for layer, _ in found if layer.index in wanted],
+        [layer for layer, _ in selected],
         model=type(getattr(model, "_orig_mod", model)).__name__,
         ids=ids,
         tokens=tokens,
@@ -104,8 +103,7 @@ def observing(
         top_k=top_k,
     )
     recorder = _Recorder(trace, keep, TensorStorage(in_memory, folder))
-    hooks = {m: _RecordHook(layer, m, recorder) for layer, m in found if layer.index in wanted}
-    with attach_hooks(hooks):
+    with attach_hooks({m: _RecordHook(layer, m, recorder) for layer, m in selected}):
         yield trace
     recorder.pending.measure()
     if not recorder.calls:
@@ -124,13 +122,13 @@ class _RecordHook(AttentionHook):
         self.module, self.recorder = module, recorder
         if not isinstance(module, MultiHeadAttention):
             kernel = getattr(getattr(module, "config", None), "_attn_implementation", "")
-            check_kernel(f"layer {layer.index} ({layer.name})", kernel)
+            check_kernel(str(layer), kernel)
 
     def after(self, call: AttentionCall, context: Tensor) -> Tensor:
         dropout = self.module.dropout if isinstance(self.module, MultiHeadAttention) else 0
         if self.module.training and dropout:
             raise RecordingError(
-                f"layer {self.layer.index} drops weights at random (dropout {dropout})",
+                f"{self.layer} drops weights at random (dropout {dropout})",
                 hint="call model.eval() before observing it",
             )
         self.recorder.add(self.layer.index, call)
@@ -179,8 +177,7 @@ class _Recorder:
             return found, 0, 0
         if self.keep != "tensors":
             raise RecordingError(
-                f"layer {layer.index} ({layer.name}) was called again; statistics cannot be added "
-                "to those of the first call",
+                f"{layer} was called again; statistics cannot be added to those of the first call",
                 hint='use keep="tensors" for decoding with a cache; another text needs another '
                 "observing()",
             )
@@ -220,8 +217,8 @@ def _first_key(found: LayerTrace, k: Tensor, T: int) -> int:
         if torch.equal(old, k[:, :, :again].to(old)):
             return start
     raise RecordingError(
-        f"layer {found.layer.index} ({found.layer.name}) was called again, with keys that do not "
-        f"continue those of its earlier calls ({known} before, {S} now)",
+        f"{found.layer} was called again, with keys that do not continue those of earlier calls "
+        f"({known} before, {S} now)",
         hint="another text needs another observing(); a cache that is reordered (beams) or filled "
         "in place (static) and a layer that is used several times cannot be recorded",
     )
@@ -241,10 +238,9 @@ def check_exactness(
     """Raise unless exp(scores - lse) @ v equals `context` in the last row, one in the middle and
     one of the first."""
     (B, H, T, _), S = q.shape, k.shape[2]
-    where = f"layer {layer.index} ({layer.name})"
     if k.shape[0] != B or H % k.shape[1] or context.shape != (B, H, T, v.shape[-1]):
         raise RecordingError(
-            f"{where} cannot be recorded: q {tuple(q.shape)} and k {tuple(k.shape)} gave a context "
+            f"{layer} cannot be recorded: q {tuple(q.shape)} and k {tuple(k.shape)} gave a context "
             f"of {tuple(context.shape)}",
             hint="choose other layers with layers=[...]",
         )
@@ -270,7 +266,7 @@ def check_exactness(
         worst = off.nan_to_num(nan=torch.inf).amax((0, 1, 3))  # of each row
         row = rows.start + step * int(worst.argmax())
         raise RecordingError(
-            f"{where} cannot be recorded exactly: weights recomputed from its queries and keys "
+            f"{layer} cannot be recorded exactly: weights recomputed from its queries and keys "
             f"give a context that is off by {float(off.max()):.3g} in row {row}",
             hint="it does something besides softmax(q · k) over the keys that were seen",
         )

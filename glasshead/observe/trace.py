@@ -103,7 +103,7 @@ class Trace:
         for layer in self._layers.values():
             if which in (layer.index, layer.name):
                 return layer
-        known = ", ".join(f"{layer.index} ({layer.name})" for layer in self.layers)
+        known = ", ".join(map(str, self.layers))
         raise InputError(f"layer {which!r} was not recorded", hint=f"recorded: {known}")
 
     def replace_layer(self, layer: Layer) -> None:
@@ -115,7 +115,7 @@ class Trace:
         found = self.layer(layer)
         if found.index not in self.layer_traces:
             raise RecordingError(
-                f"layer {found.index} ({found.name}) did not run inside the `with`",
+                f"{found} did not run inside the `with`",
                 hint="call the model inside `with observing(model)`",
             )
         return self.layer_traces[found.index]

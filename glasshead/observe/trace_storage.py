@@ -112,8 +112,7 @@ class LayerTrace:
         """Return q, k and lse; raise if only statistics were kept."""
         if self.q is None or self.k is None or self.lse is None:
             raise RecordingError(
-                f"layer {self.layer.index} ({self.layer.name}) was recorded without its queries "
-                "and keys",
+                f"{self.layer} was recorded without its queries and keys",
                 hint='record with observing(model, keep="tensors") to see its weights',
             )
         return self.q, self.k, self.lse

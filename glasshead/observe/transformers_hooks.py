@@ -1,9 +1,9 @@
 """Hooks on models of the `transformers` library, through its attention interface.
 
-Each of its attention layers asks `ALL_ATTENTION_FUNCTIONS.get_interface` for the function that does
-the work. While a hook is attached, the answer is that same function with the hooks around it. The
-model's own choice (`config._attn_implementation`) stays as it is, on purpose: models take other
-branches and build other masks for other names, so a name of ours could change what they compute.
+Each of its attention layers calls `ALL_ATTENTION_FUNCTIONS.get_interface` for the function to run.
+While a hook is attached, that function is returned with the hooks around it. The model's own choice
+(`config._attn_implementation`) stays as it is: models take other branches and build other masks for
+other names, so registering a name of ours could change what they compute.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +26,7 @@ KERNELS = ("sdpa", "eager")
 
 _hooks: dict[nn.Module, tuple[AttentionHook, ...]] = {}
 _hiding = 0  # how many of them hide pairs
-_masks: list[tuple[Tensor, tuple[Mask, Tensor | None]]] = []  # the last few, and how they read
+_masks: list[tuple[Tensor, tuple[Mask, Tensor | None]]] = []  # the latest, and what they parse to
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def attach_transformers_hooks(hooks: Mapping[nn.Module, AttentionHook]) -> Itera
 
     interface: Any = ALL_ATTENTION_FUNCTIONS
     if not _hooks:
-        # On the one object that all models ask, not on its class.
+        # On the one object that all models use, not on its class.
         interface.get_interface = partial(_get_with_hooks, type(interface).get_interface, interface)
     for module, hook in hooks.items():
         _hooks[module] = (*_hooks.get(module, ()), hook)
@@ -82,7 +82,7 @@ def _attend(
     *args: Any,
     **options: Any,
 ) -> Any:
-    """A function of the attention interface, with the module's hooks around it."""
+    """Run a function of the attention interface, and the module's hooks around it."""
     mask, emptied = attention_mask, None
     if _hiding:
         mask, emptied = _hide(name, module, query, key, attention_mask, options)
@@ -97,17 +97,18 @@ def _attend(
 def _hide(
     name: str, module: nn.Module, q: Tensor, k: Tensor, mask: Any, options: dict[str, Any]
 ) -> tuple[Any, Tensor | None]:
-    """The mask without the pairs that hooks hide, and the rows (B | 1, H | 1, T) left empty."""
+    """Return the mask without the pairs that hooks hide, and the rows (B | 1, H | 1, T) that are
+    left without keys."""
     hooks = _hooks.get(module, ())
     (_, H, T, _), S = q.shape, k.shape[2]
     cross = any(_is_cross(hook) for hook in hooks)
-    # Their caches may forget keys or have room for more: then an index is no position.
+    # Caches of transformers may drop keys or hold empty places: then an index is no position.
     known = T > 1 if cross else T == S
     hidden = hidden_pairs(hooks, PendingCall(H, T, S, cross, 0 if known else None, q.device))
     if hidden is None:
         return mask, None
     _check_hiding(_where(hooks), name, mask, S)
-    before = _allowed(mask)
+    before = _to_bool(mask)
     if before is None:
         before = torch.ones(T, S, dtype=torch.bool, device=q.device)
         before = before.tril() if _is_causal(name, module, T, options) else before
@@ -135,12 +136,12 @@ def _run_hooks(
     args: tuple[Any, ...],
     options: dict[str, Any],
 ) -> Tensor | None:
-    """Show the call to the module's hooks; the context that takes the place of what came out."""
+    """Run the module's hooks after a call; return the context if they replaced it."""
     hooks = _hooks.get(module, ())
     if not hooks:
         return None
     if torch.is_autocast_enabled(q.device.type):
-        # Both kernels get their inputs in autocast's dtype.
+        # Both kernels receive their inputs in autocast's dtype.
         dtype = torch.get_autocast_dtype(q.device.type)
         q, k, v = (x.to(dtype) for x in (q, k, v))
     T, cross = q.shape[2], any(_is_cross(hook) for hook in hooks)
@@ -152,7 +153,7 @@ def _run_hooks(
     def describe() -> tuple[Mask, Scoring]:
         where = _where(hooks)
         _check_recordable(where, name, mask, args, options)
-        return _rules(where, mask, causal, q, k, options)
+        return _mask_and_scoring(where, mask, causal, q, k, options)
 
     call = AttentionCall(
         q, k, v, given, describe, cross, rounded_scores=name != "sdpa",
@@ -167,7 +168,7 @@ def _run_hooks(
 
 def _where(hooks: tuple[AttentionHook, ...]) -> str:
     layer = next((hook.layer for hook in hooks if hook.layer is not None), None)
-    return "this attention" if layer is None else f"layer {layer.index} ({layer.name})"
+    return "this attention" if layer is None else str(layer)
 
 
 def _is_cross(hook: AttentionHook) -> bool:
@@ -175,35 +176,35 @@ def _is_cross(hook: AttentionHook) -> bool:
 
 
 def _is_causal(name: str, module: nn.Module, T: int, options: dict[str, Any]) -> bool:
-    """Whether the fused kernel, given no mask, hides what comes later.
+    """Whether the fused kernel, called without a mask, is causal.
 
-    It lines queries up with the first keys then, not with the last ones.
+    It then aligns queries with the first keys, not with the last ones.
     """
     causal = options.get("is_causal")
     causal = getattr(module, "is_causal", True) if causal is None else causal
     return name == "sdpa" and bool(causal) and T > 1
 
 
-def _allowed(mask: Any) -> Tensor | None:
-    """True = may attend; None where no tensor says so."""
+def _to_bool(mask: Any) -> Tensor | None:
+    """Return True where a query may attend; None if the mask is not a tensor."""
     if not isinstance(mask, Tensor):
         return None
     return mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
 
 
 def _real_queries(mask: Any, T: int, cross: bool) -> Tensor | None:
-    allowed = _allowed(mask)
+    allowed = _to_bool(mask)
     if cross or allowed is None or allowed.dim() != 4 or allowed.shape[3] < T:
         return None
     return allowed.any(dim=(1, 2))[:, allowed.shape[3] - T :]  # keys that some query may see
 
 
-def _rules(
+def _mask_and_scoring(
     where: str, mask: Tensor | None, causal: bool, q: Tensor, k: Tensor, options: dict[str, Any]
 ) -> tuple[Mask, Scoring]:
-    """What the kernel was told, as a Mask and a Scoring."""
+    """Return the arguments of the kernel as a Mask and a Scoring."""
     (B, H, T, _), S = q.shape, k.shape[2]
-    rules, bias = (Mask(causal=causal), None) if mask is None else _read_mask(mask)
+    rules, bias = (Mask(causal=causal), None) if mask is None else _parse_once(mask)
     extra = options.get("position_bias")
     if extra is not None:
         extra = extra[..., :S]
@@ -217,7 +218,7 @@ def _rules(
     return rules, Scoring(options.get("scaling"), options.get("softcap"), bias=bias)
 
 
-def _read_mask(mask: Tensor) -> tuple[Mask, Tensor | None]:
+def _parse_once(mask: Tensor) -> tuple[Mask, Tensor | None]:
     for known, found in _masks:  # the layers of a model share theirs
         if known is mask:
             return found
@@ -229,18 +230,18 @@ def _read_mask(mask: Tensor) -> tuple[Mask, Tensor | None]:
 def _check_recordable(
     where: str, kernel: str, mask: Any, args: tuple[Any, ...], options: dict[str, Any]
 ) -> None:
-    """Raise if the call did something besides softmax(q · k) with this mask."""
+    """Raise if the call computes something besides softmax(q · k) with this mask."""
     check_kernel(where, kernel)
     if options.get("dropout"):
         raise RecordingError(
             f"{where} drops weights at random (dropout {options['dropout']})",
             hint="call model.eval() before observing it",
         )
+    given = {name for name, value in options.items() if value is not None}
     reasons = {
-        f"it gives its attention {len(args)} options without names": bool(args),
-        "it has attention sinks: part of each row's weight goes to no key": options.get("s_aux")
-        is not None,
-        "its keys lie in a paged cache": options.get("cache") is not None,
+        f"it calls its attention with {len(args)} unnamed options": bool(args),
+        "it has attention sinks: part of each row's weight goes to no key": "s_aux" in given,
+        "its keys are in a paged cache": "cache" in given,
         f"its mask is a {type(mask).__name__}": not (mask is None or isinstance(mask, Tensor)),
     }
     for reason, holds in reasons.items():
@@ -253,23 +254,23 @@ def _check_recordable(
 
 def _check_hiding(where: str, kernel: str, mask: Any, S: int) -> None:
     fits = isinstance(mask, Tensor) and mask.dim() == 4 and mask.shape[3] in (1, S)
-    reasons = {
-        f"it runs on '{kernel}'": (kernel not in KERNELS, "use sdpa or eager"),
-        f"its mask is a {type(mask).__name__} of another shape": (
-            mask is not None and not fits,
+    if kernel not in KERNELS:
+        reason, hint = f"it runs on '{kernel}'", "use sdpa or eager"
+    elif mask is not None and not fits:
+        reason, hint = (
+            f"its mask is a {type(mask).__name__} of another shape",
             "choose other layers",
-        ),
-    }
-    for reason, (holds, hint) in reasons.items():
-        if holds:
-            raise AblationError(f"edges of {where} cannot be hidden: {reason}", hint=hint)
+        )
+    else:
+        return
+    raise AblationError(f"edges of {where} cannot be hidden: {reason}", hint=hint)
 
 
 def parse_mask(mask: Tensor) -> tuple[Mask, Tensor | None]:
-    """A mask tensor as a rule, and what it adds to the scores besides.
+    """Return a mask tensor as a rule, and what it adds to the scores besides.
 
-    The rule is causal, window and padding where these say it all, so that nothing of size T x S
-    need be kept; else the tensor itself.
+    The rule is made of causality, window and padding if these are enough, so that nothing of size
+    T x S is stored; else it holds the tensor itself.
 
     >>> rule, bias = parse_mask(torch.ones(1, 1, 5, 5).tril().bool())
     >>> rule.causal, rule.dense, bias
@@ -277,7 +278,7 @@ def parse_mask(mask: Tensor) -> tuple[Mask, Tensor | None]:
     """
     bias = None
     if mask.dtype != torch.bool:
-        # The library writes the least number, not -inf, where nothing may be seen.
+        # The library writes the least number, not -inf, for a hidden pair.
         hidden = mask <= torch.finfo(mask.dtype).min / 2
         if bool((mask.masked_fill(hidden, 0) != 0).any()):
             bias = mask.masked_fill(hidden, 0)
@@ -286,13 +287,13 @@ def parse_mask(mask: Tensor) -> tuple[Mask, Tensor | None]:
         return Mask(dense=mask), bias
     keys = mask.any(2)[:, 0]  # (B, S)
     padding = None if bool(keys.all()) else keys
-    causal, window = _reach(mask)
+    causal, window = _extent(mask)
     for guess in (
         Mask(causal, None, padding),
         Mask(causal, window, padding),
         Mask(causal, window),
     ):
-        if _says(guess, mask):
+        if _matches(guess, mask):
             return guess, bias
     return Mask(dense=mask), bias
 
@@ -302,8 +303,8 @@ def _bands(T: int, S: int) -> Iterator[slice]:
     return (slice(start, min(start + step, T)) for start in range(0, T, step))
 
 
-def _reach(mask: Tensor) -> tuple[bool, int | None]:
-    """Whether no row sees past its own position, and how far from it any row sees."""
+def _extent(mask: Tensor) -> tuple[bool, int | None]:
+    """Return whether no row sees past its own position, and the window that holds all pairs."""
     T, S = mask.shape[2:]
     ahead = behind = 0
     j = torch.arange(S, device=mask.device)
@@ -314,7 +315,7 @@ def _reach(mask: Tensor) -> tuple[bool, int | None]:
     return ahead == 0, max(ahead, behind) + 1
 
 
-def _says(rule: Mask, mask: Tensor) -> bool:
+def _matches(rule: Mask, mask: Tensor) -> bool:
     T, S = mask.shape[2:]
     for rows in _bands(T, S):
         allowed = rule.to_tensor(T, S, rows, device=mask.device)

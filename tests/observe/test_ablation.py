@@ -268,7 +268,7 @@ def test_cross_edges_of_every_query_go_with_a_cache_and_those_of_one_are_refused
 
     whole, pieces = written(every)
     torch.testing.assert_close(pieces, whole)
-    with pytest.raises(AblationError, match="which positions its queries have") as error:
+    with pytest.raises(AblationError, match="positions of its queries are not known") as error:
         written(one)
     assert "without a cache" in error.value.hint
 
@@ -328,9 +328,9 @@ def test_a_compiled_model_is_ablated_too_and_forgets_it():
         ({"heads": [("blocks.0.atention", 0)]}, ConfigError, "unknown layer", "did you mean"),
         ({"heads": [(1, 6)]}, InputError, "blocks.1.attention.* has no head 6", "there are 6"),
         ({"edges": [Edge(key=0, head=-7)]}, InputError, "has no head -7", "there are 6"),
-        ({"heads": (1, 2)}, ConfigError, "heads holds 1", "layer, head"),
+        ({"heads": (1, 2)}, ConfigError, "1 in heads is not a pair", "layer, head"),
         ({"heads": [(0, 0)], "mode": "men"}, ConfigError, "unknown mode 'men'", "mean"),
-        ({"edges": [Edge(key=T)]}, AblationError, "never there: .* ended at 10", "from 0"),
+        ({"edges": [Edge(key=T)]}, AblationError, "outside the text: .* was 10", "from 0"),
         ({"edges": [Edge(key=2), Edge(key=3, query=97)]}, AblationError, "query=97", "from 0"),
     ],
 )

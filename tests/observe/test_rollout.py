@@ -103,8 +103,8 @@ def test_mistakes_are_named(seen):
         ({"heads": {1: [6]}}, InputError, "head 6 does not exist"),
         ({"heads": {1: []}}, InputError, "no head of layer 1 is chosen"),
         ({"layers": [7]}, InputError, "layer 7 was not recorded"),
-        ({"layers": []}, InputError, "no layer to go through"),
-        ({"layers": [0], "heads": {2: [1]}}, ConfigError, "heads of layer 2 .* not on the way"),
+        ({"layers": []}, InputError, "no layers are chosen"),
+        ({"layers": [0], "heads": {2: [1]}}, ConfigError, "heads of layer 2 .* left out"),
     ]:
         with pytest.raises(error, match=message) as raised:
             rollout(seen, **call)
@@ -119,5 +119,5 @@ def test_mistakes_are_named(seen):
         model(ids(1, 5), caches=caches)
         with observing(model) as late:
             model(ids(1, 3), caches=caches)
-    with pytest.raises(InputError, match="3 queries of 8 positions"):
+    with pytest.raises(InputError, match="3 queries for 8 positions"):
         rollout(late)

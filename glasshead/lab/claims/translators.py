@@ -7,7 +7,7 @@ from functools import cache
 from itertools import islice
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from glasshead.attention.hooks import Layer, PendingCall
 from glasshead.lab.claims.claim import SEARCH_SEEDS, Budget
@@ -84,14 +84,13 @@ class _Band(ChangeHook):
 @contextmanager
 def within(model: Transformer, reach: Reach) -> Iterator[None]:
     """Inside the `with`, attention reaches no farther."""
-    found = find_layers(model, partly=False)
-    changes: dict[int, ChangeHook] = {}
-    for layer, _ in found:
+    hooks: dict[nn.Module, ChangeHook] = {}
+    for layer, module in find_layers(model, partly=False):
         far = reach.cross if layer.kind == "cross" else None
         far = reach.encoder if layer.part == "encoder" else far
         if far is not None:
-            changes[layer.index] = _Band(layer, far)
-    with attach_change_hooks(found, changes):
+            hooks[module] = _Band(layer, far)
+    with attach_change_hooks(hooks):
         yield
 
 
