@@ -19,18 +19,25 @@ from glasshead.cli.terminal import (
 )
 
 if TYPE_CHECKING:
+    from glasshead.observe.inspectable import Inspectable
     from glasshead.observe.picture import Sheet
-    from glasshead.observe.trace import Trace
     from glasshead.observe.view import View
     from glasshead.observe.words import Word
 
 __all__ = ["look"]
 
-_NAMES_A_FILE = {
+SUFFIXES = (".png", ".svg", ".html")
+NAMES_A_FILE = {
     "en": "note: {text} is a file, but its name was taken as the text; "
     "to look at what is in it: glasshead look {model} - < {text}\n",
     "zh": "注意：{text} 是一个文件，但这里把它的名字当成了文本；"
     "要看文件的内容：glasshead look {model} - < {text}\n",
+}
+NO_ROOM = {
+    "en": "note: the page has room for the maps of {n} of {all} heads; --layer L puts those of "
+    "layer L first, and `glasshead serve {model}` shows all\n",
+    "zh": "注意：网页里只放得下 {all} 个头中 {n} 个的注意力图；用 --layer L 让第 L 层的头优先，"
+    "或用 glasshead serve {model} 查看全部\n",
 }
 
 
@@ -110,30 +117,34 @@ def look(
     and looks as they do on average. A translator also shows how it looked at the source while it
     wrote what `translate` gives. A text of more than 200 words is shown from afar.
     """
-    from glasshead.observe.picture import check_suffix
+    from glasshead.observe.inspectable import RecordConfig
     from glasshead.observe.view import View, ViewConfig
 
     if out is not None:
-        check_suffix(out)
+        _check_suffix(out)
     _check_one(word, query, statistic)
     config = ViewConfig(tokens or query is not None, log, hide_sink, ratio)
-    spoken = _language(lang)
-    view = View(_recorded(model, text, device, max_tokens, beyond, spoken), config)
-    asked = LookOptions(view, layer, head, word, query, statistic, spoken)
-    if out is not None:
+    chosen_language = _language(lang)
+    opened = _open(model, device)
+    said = _read_text(opened, model, text, chosen_language)
+    trace = opened.record(said, RecordConfig(max_tokens=max_tokens, beyond=beyond))
+    options = LookOptions(View(trace, config), layer, head, word, query, statistic, chosen_language)
+    if out is not None and out.suffix.lower() == ".html":
+        _write_page(options, opened, model, said, out)
+    elif out is not None:
         from glasshead.observe.picture import save
 
-        save(asked.sheet(), out)
+        save(options.sheet(), out)
         sys.stderr.write(f"wrote {out}\n")
     elif as_json:
         import json
 
         from glasshead.observe.look_json import answer
 
-        print(json.dumps(answer(asked.view, asked.heads, asked.word, statistic, layer, head, top),
-                         ensure_ascii=False, allow_nan=False))  # fmt: skip
+        found = answer(options.view, options.heads, options.word, statistic, layer, head, top)
+        print(json.dumps(found, ensure_ascii=False, allow_nan=False))
     else:
-        _print(asked, model, text, top)
+        _print(options, model, text, top)
 
 
 class LookOptions:
@@ -208,36 +219,62 @@ def _check_one(word: str | None, query: int | None, statistic: str | None) -> No
         raise ConfigError(f"{names[0]} and {names[1]} cannot go together", hint="ask for one")
 
 
-def _recorded(
-    model: str,
-    text: str | None,
-    device: str,
-    max_tokens: int | None,
-    beyond: bool,
-    lang: Literal["zh", "en"],
-) -> "Trace":
-    """What the model looked at, or what a file says that one looked at."""
-    from glasshead.errors import InputError
-    from glasshead.observe.trace import open_glass
+def _check_suffix(path: Path) -> None:
+    from glasshead.errors import InputError, did_you_mean
 
-    path = Path(model)
-    a_file = path.is_file() or (path.suffix and not path.exists())
-    if path.suffix == ".glass" or (text is None and a_file and path.suffix.lower() != ".gguf"):
-        if text is not None:
-            raise InputError(
-                f"{model} holds a text of its own",
-                hint=f"leave the text out: glasshead look {model}",
-            )
-        return open_glass(path)
+    if path.suffix.lower() in SUFFIXES:
+        return
+    what = f"ends in '{path.suffix}'" if path.suffix else "has no suffix"
+    hint = (
+        did_you_mean(path.suffix.lower(), SUFFIXES)
+        if path.suffix
+        else "name it picture.png, .svg or .html"
+    )
+    raise InputError(f"the picture {path} {what}, which is no kind of picture", hint=hint)
+
+
+def _open(model: str, device: str) -> "Inspectable":
     from glasshead.generation.opening import open_inspectable
     from glasshead.machine import pick_device
-    from glasshead.observe.inspectable import RecordConfig
 
-    subject = open_inspectable(path, pick_device(device))
+    return open_inspectable(model, pick_device(device))
+
+
+def _read_text(
+    opened: "Inspectable", model: str, text: str | None, lang: Literal["zh", "en"]
+) -> str:
+    from glasshead.errors import InputError
+    from glasshead.observe.inspectable import GlassFile
+
+    if isinstance(opened, GlassFile):
+        return text or ""
     said = read_text(text)
     if text and os.path.isfile(text):  # of os.path: a text too long for a name is no file
         names = {"model": shlex.quote(model), "text": shlex.quote(text)}
-        sys.stderr.write(_NAMES_A_FILE[lang].format(**names))
+        sys.stderr.write(NAMES_A_FILE[lang].format(**names))
     if not said:
         raise InputError("there is no text to look at", hint=f'try: glasshead look {model} "TEXT"')
-    return subject.record(said, RecordConfig(max_tokens=max_tokens, beyond=beyond))
+    return said
+
+
+def _write_page(
+    options: LookOptions, opened: "Inspectable", model: str, text: str, out: Path
+) -> None:
+    from glasshead.generation.inspectable_runs import Ours
+    from glasshead.observe.picture import write_file
+    from glasshead.page.entries import entry_of_model
+    from glasshead.page.saved_look import LookChoice, save_look
+
+    view, name = options.view, options.statistic
+    statistic = None if name is None else view.statistic(name).name
+    choice = LookChoice(options.layer, options.head, options.word, statistic, view.config,
+                        options.lang)  # fmt: skip
+    run = opened.run if isinstance(opened, Ours) else None
+    entry = entry_of_model(Path(model), view.trace, run)
+    page = save_look(view.trace, entry, run, text, choice)
+    write_file(out, page.html.encode())
+    sys.stderr.write(f"wrote {out}\n")
+    if page.heads_left_out:
+        all_heads = len(view.heads())
+        numbers = {"n": all_heads - page.heads_left_out, "all": all_heads}
+        sys.stderr.write(NO_ROOM[options.lang].format(model=shlex.quote(model), **numbers))

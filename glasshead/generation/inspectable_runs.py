@@ -8,17 +8,17 @@ from glasshead.generation.beam import search
 from glasshead.generation.rows import SpecialTokens
 from glasshead.model.gpt import GPT
 from glasshead.model.transformer import Encoder, Reader, Transformer
-from glasshead.observe.inspectable import ALL, Inspectable, RecordConfig, written
+from glasshead.observe.inspectable import ALL, InspectableModel, RecordConfig, written
 from glasshead.observe.trace import Trace
 from glasshead.observe.words import decode_tokens
 
-__all__ = ["Reads", "Translates"]
+__all__ = ["Ours", "Reads", "Translates"]
 
 
-class Ours(Inspectable):
+class Ours(InspectableModel):
     def __init__(self, loaded: Run, device: torch.device) -> None:
         super().__init__(loaded.path.resolve().name, loaded.model, device)
-        self.tokenizer = loaded.tokenizer
+        self.run, self.tokenizer = loaded, loaded.tokenizer
         self.lowercase = loaded.reads_small_letters
 
     def _encoded(self, text: str, config: RecordConfig) -> list[int]:

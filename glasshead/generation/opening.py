@@ -1,4 +1,4 @@
-"""Open the model that a user names: a run, a folder of the transformers library, or a GGUF file.
+"""Open what a user names: a run, a folder of the transformers library, a GGUF or a .glass file.
 
 open_inspectable("runs/poems").record("春江潮水连海平")     # to look at it
 loaded, model = open_gpt("runs/poems", device)        # to continue texts
@@ -14,17 +14,24 @@ from glasshead.generation.inspectable_runs import Reads, Translates
 from glasshead.generation.int8 import to_int8
 from glasshead.model.gpt import GPT
 from glasshead.model.transformer import Transformer
-from glasshead.observe.inspectable import Inspectable
+from glasshead.observe.inspectable import GlassFile, Inspectable
 from glasshead.observe.transformers_folder import TransformersFolder
 
 __all__ = ["make_inspectable", "open_gpt", "open_inspectable", "open_translator"]
 
 
 def open_inspectable(path: str | Path, device: torch.device | None = None) -> Inspectable:
-    """Open a model to record its attention. A folder of transformers runs in that library."""
-    if kind_of(path) == "transformers":
-        return TransformersFolder(Path(path), device or torch.device("cpu"))
-    return make_inspectable(load(path), device or torch.device("cpu"))
+    """Open a model to record its attention, or a .glass file with what was recorded.
+
+    A folder of transformers runs in that library.
+    """
+    device = device or torch.device("cpu")
+    match kind_of(path):
+        case "glass":
+            return GlassFile(Path(path))
+        case "transformers":
+            return TransformersFolder(Path(path), device)
+    return make_inspectable(load(path), device)
 
 
 def make_inspectable(loaded: Run, device: torch.device | None = None) -> Inspectable:

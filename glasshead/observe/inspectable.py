@@ -18,10 +18,18 @@ from torch import Tensor, nn
 
 from glasshead.errors import ConfigError, InputError
 from glasshead.observe.recording import observing
-from glasshead.observe.trace import Trace
+from glasshead.observe.trace import Trace, open_glass
 from glasshead.observe.words import Token, as_token, characters
 
-__all__ = ["ALL", "Inspectable", "RecordConfig", "bytes_of", "written"]
+__all__ = [
+    "ALL",
+    "GlassFile",
+    "Inspectable",
+    "InspectableModel",
+    "RecordConfig",
+    "bytes_of",
+    "written",
+]
 
 Progress = Callable[[int, int], object]  # layers that are done, and how many there are
 
@@ -48,15 +56,39 @@ ALL = RecordConfig()  # every layer of the whole text
 
 
 class Inspectable(ABC):
+    """What can be looked into: a model, or a file with what was recorded of one."""
+
+    name: str
+
+    @abstractmethod
+    def record(self, text: str, config: RecordConfig = ALL) -> Trace:
+        """Record what the heads look at while the model reads the text, and translates it if it
+        does."""
+
+
+class GlassFile(Inspectable):
+    """A .glass file. It holds a trace with the text that was read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.name = path, path.name
+        self.trace = open_glass(path)
+
+    def record(self, text: str, config: RecordConfig = ALL) -> Trace:
+        """Return the trace in the file; `text` must be empty."""
+        if text:
+            raise InputError(
+                f"{self.path} holds a text of its own",
+                hint=f"leave the text out: glasshead look {self.path}",
+            )
+        return self.trace
+
+
+class InspectableModel(Inspectable):
     """A model, and how it reads."""
 
     def __init__(self, name: str, model: nn.Module, device: torch.device) -> None:
         self.name, self.device = name, device
         self.model = model.to(device).eval()
-
-    @abstractmethod
-    def record(self, text: str, config: RecordConfig = ALL) -> Trace:
-        """What the heads looked at while the model read the text, and translated if it does."""
 
     def _recorded(
         self,

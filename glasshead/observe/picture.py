@@ -1,27 +1,24 @@
-"""Pictures of attention: a `Sheet` says what is on it, `save` makes it a PNG, an SVG or a page.
+"""Pictures of attention: a `Sheet` says what is on it, `save` makes it a PNG or an SVG.
 
     save(head_sheet(View(seen), (2, 1)), "head.svg")
 
-What is drawn is exactly what the view holds: the numbers in an SVG or a page are the recorded ones.
+What is drawn is exactly what the view holds: the numbers in an SVG are the recorded ones.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from glasshead.errors import InputError, did_you_mean
+from glasshead.errors import InputError
 from glasshead.observe.colours import Kind, full_bar
 from glasshead.observe.view import LONG, MAX_HEADS, Head, Map, View
 from glasshead.observe.wording import STATISTICS, TEXTS, Language
 from glasshead.observe.words import Word, visible
 
 __all__ = [
-    "SUFFIXES", "Sheet", "check_suffix", "grid_sheet", "head_sheet", "looks_sheet", "save",
-    "statistic_sheet",
+    "Sheet", "grid_sheet", "head_sheet", "looks_sheet", "save", "statistic_sheet", "write_file",
 ]  # fmt: skip
-
-SUFFIXES = (".png", ".svg", ".html")
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +33,6 @@ class Sheet:
     lang: Language = "en"
     # Of a grid: a row for each layer, with its name; which of the maps stand in it.
     layers: list[tuple[str, list[int]]] = field(default_factory=list)
-    # Of a grid: numbers for each head by name, beside the maps.
-    statistics: list[Map] = field(default_factory=list)
     unit: str = ""
 
 
@@ -60,8 +55,7 @@ def grid_sheet(view: View, heads: Sequence[Head], lang: Language = "en") -> Shee
     notes += [] if view.config.ratio else [text["own scale"]]
     rows = [(view.names[layer], [n for n, head in enumerate(heads) if head[0] == layer])
             for layer in layers]  # fmt: skip
-    numbers = [view.statistic(name) for name in view.statistic_names] if len(layers) > 1 else []
-    return Sheet("grid", _title(view, where), notes, maps, _scale(view, maps), lang, rows, numbers,
+    return Sheet("grid", _title(view, where), notes, maps, _scale(view, maps), lang, rows,
                  _unit(view, lang))  # fmt: skip
 
 
@@ -99,38 +93,22 @@ def statistic_sheet(view: View, wanted: str, lang: Language = "en") -> Sheet:
 
 
 def save(sheet: Sheet, path: str | Path) -> None:
-    """Write the picture; its suffix says as what."""
+    """Write the picture as an SVG, or as a PNG if the suffix is any other."""
     path = Path(path)
-    data = _writer(check_suffix(path))(sheet)
+    if path.suffix.lower() == ".svg":
+        from glasshead.observe.picture_svg import svg as draw
+    else:
+        from glasshead.observe.picture_png import png as draw
+    write_file(path, draw(sheet))
+
+
+def write_file(path: Path, data: bytes) -> None:
     try:
         path.write_bytes(data)
     except OSError as error:
         raise InputError(
             f"cannot write {path}: {error.strerror}", hint="is there such a folder?"
         ) from None
-
-
-def check_suffix(path: Path) -> str:
-    suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        what = f"ends in '{path.suffix}'" if path.suffix else "has no suffix"
-        hint = did_you_mean(suffix, SUFFIXES) if suffix else "name it picture.png, .svg or .html"
-        raise InputError(f"the picture {path} {what}, which is no kind of picture", hint=hint)
-    return suffix
-
-
-def _writer(suffix: str) -> Callable[[Sheet], bytes]:
-    if suffix == ".html":
-        from glasshead.observe.picture_html import page
-
-        return page
-    if suffix == ".svg":
-        from glasshead.observe.picture_svg import svg
-
-        return svg
-    from glasshead.observe.picture_png import png
-
-    return png
 
 
 def _title(view: View, what: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from glasshead.errors import InputError, install_hint
-from glasshead.observe.inspectable import ALL, Inspectable, RecordConfig, bytes_of, written
+from glasshead.observe.inspectable import ALL, InspectableModel, RecordConfig, bytes_of, written
 from glasshead.observe.trace import Trace
 from glasshead.observe.words import Token
 
@@ -22,7 +22,7 @@ __all__ = ["TransformersFolder", "tokens_of"]
 MAX_NEW = 256  # tokens of a translation at most
 
 
-class TransformersFolder(Inspectable):
+class TransformersFolder(InspectableModel):
     """The model and the tokenizer in a folder with config.json and safetensors."""
 
     def __init__(self, path: Path, device: torch.device) -> None:

@@ -8,13 +8,15 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from glasshead.checkpoint import KINDS, RunFolder, kind_of
+from glasshead.checkpoint import KINDS, Run, RunFolder, kind_of
 from glasshead.checkpoint.safetensors_folder import SafetensorsFolder, read_json
 from glasshead.errors import ConfigError, GlassheadError, InputError, did_you_mean
 from glasshead.model.pretrained import FAMILIES, ForeignConfig, family_of
 from glasshead.observe.glass_file import VERSION
+from glasshead.observe.trace import Trace
+from glasshead.page.look_answers import has_words
 
-__all__ = ["Entry", "describe"]
+__all__ = ["Entry", "describe", "entry_of_model", "entry_of_trace"]
 
 _TAKE_ANEW = "take the folder anew, whole"
 WORDS = {"transformer": "translator"}  # what people call our kinds of models
@@ -45,6 +47,33 @@ class Entry:
 
     def broken(self, reason: str) -> "Entry":
         return replace(self, kind="broken", reason=reason, can=CAN["broken"])
+
+
+def entry_of_trace(trace: Trace, kind: str = "glass") -> Entry:
+    """Describe what was recorded, in memory or in a .glass file."""
+    shapes = [trace.shape(layer) for layer in trace.layer_traces]
+    name = Path(str(trace.about.get("name") or trace.model or "atlas")).name
+    return Entry(
+        name, name, kind,
+        n_layers=len(shapes),
+        n_heads=max((H for _, H, _, _ in shapes), default=0),
+        max_len=max((max(T, S) for _, _, T, S in shapes), default=0),
+        can=("look", "atlas") if has_words(trace) else ("atlas",),
+    )  # fmt: skip
+
+
+def entry_of_model(path: Path, trace: Trace, run: Run | None) -> Entry:
+    """Describe the model, or the .glass file, at `path` that a trace comes from.
+
+    `run` is the opened model if it is one of ours.
+    """
+    match kind_of(path):
+        case "run":
+            return describe(path.resolve().name, path)
+        case "glass":
+            return entry_of_trace(trace)
+    kind = "transformers" if run is None else WORDS.get(run.config.kind, run.config.kind)
+    return entry_of_trace(trace, kind)
 
 
 def describe(name: str, path: Path) -> Entry:

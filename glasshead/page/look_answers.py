@@ -80,6 +80,13 @@ class LookView(View):
     def cached_bytes(self) -> int:
         return self._cached
 
+    def find_query(self, word: str | Word, layer: int | None = None) -> tuple[int, int]:
+        """The first layer with this word among its queries, and the word's first token."""
+        layers = [one.index for one in self.layers] if layer is None else [layer]
+        places = self._places({index: self.sides(index) for index in layers}, word)
+        index, found = next(iter(places.items()))
+        return index, found.start
+
     def heads_with_same_texts(self, layer: int) -> list[Head]:
         """All heads whose queries and keys are of the same texts as this layer's."""
         wanted = self.texts(layer)

@@ -7,6 +7,7 @@ atlas: tiles, rows and words are computed when they are looked at.
 
 import asyncio
 import threading
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from starlette.types import ASGIApp, Message
 from glasshead.errors import NotFoundError
 from glasshead.observe.trace import Trace
 from glasshead.page.bundle import standalone_page
-from glasshead.page.entries import Entry
-from glasshead.page.look_answers import MAX_WORDS, has_words
+from glasshead.page.entries import Entry, entry_of_trace
+from glasshead.page.look_answers import MAX_WORDS
 from glasshead.serve.app import create_app
 from glasshead.serve.config import ServeConfig
 from glasshead.serve.library import Library, Served
@@ -63,15 +64,7 @@ class OneAtlas(Library):
     """A library of one atlas that is in memory."""
 
     def __init__(self, seen: Trace) -> None:
-        shapes = [seen.shape(layer) for layer in seen.layer_traces]
-        name = str(seen.about.get("name") or seen.model or "atlas")
-        self.entry = Entry(
-            "atlas", Path(name).name, "glass",
-            n_layers=len(shapes),
-            n_heads=max((H for _, H, _, _ in shapes), default=0),
-            max_len=max((max(T, S) for _, _, T, S in shapes), default=0),
-            can=("look", "atlas") if has_words(seen) else ("atlas",),
-        )  # fmt: skip
+        self.entry = replace(entry_of_trace(seen), id="atlas")
         self._served = Served(self.entry, "", atlas=seen)
 
     def list(self) -> "list[Entry]":

@@ -1,8 +1,6 @@
 """Pictures show what was recorded: the numbers in them are parsed and compared."""
 
-import base64
 import io
-import json
 import re
 import struct
 from html import unescape
@@ -15,7 +13,6 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from glasshead.errors import InputError
-from glasshead.generation.opening import open_inspectable
 from glasshead.observe import picture_png
 from glasshead.observe.colours import PAPER, Scale, palette
 from glasshead.observe.fonts import chinese_font
@@ -26,14 +23,11 @@ from glasshead.observe.picture import (
     save,
     statistic_sheet,
 )
-from glasshead.observe.picture_html import page
 from glasshead.observe.picture_svg import svg
 from glasshead.observe.picture_terminal import show
 from glasshead.observe.trace import open_glass
 from glasshead.observe.view import View, ViewConfig
 from glasshead.observe.wording import ROLES, STATISTICS, TEXTS
-from glasshead.text.tokenizer import CharTokenizer
-from tests.generation.runs import make_run
 from tests.observe import recordings
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -60,16 +54,6 @@ def titles(picture):
     return [title.text for title in root.findall(f".//{SVG}g/{SVG}rect/{SVG}title")]
 
 
-def page_data(data):
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', data, re.S)
-    return json.loads(found[1])
-
-
-def unpacked(packed):
-    values = np.frombuffer(base64.b64decode(packed["values"]), "<f4")
-    return torch.tensor(values).view(packed["R"], packed["C"])
-
-
 # -- numbers in pictures --
 
 
@@ -83,32 +67,6 @@ def test_every_cell_of_an_svg_says_its_number(seen):
         if shown.values[i, j] != 0
     }
     assert set(titles(svg(sheet))) == expected
-
-
-def test_a_page_holds_exactly_the_numbers(seen):
-    view = View(seen)
-    data = page_data(page(grid_sheet(view, view.heads(), "zh")).decode())
-    for packed, head in zip(data["maps"], view.heads(), strict=True):
-        shown = view.head(head)
-        assert torch.equal(unpacked(packed), shown.values)
-        assert data["labels"][packed["rows"]] == shown.rows
-        assert packed["name"] == view.name(head)
-    means = seen.statistics(2).means()
-    for packed in data["statistics"]:
-        assert torch.equal(unpacked(packed)[2], means[packed["name"]][0])
-    assert data["layers"] == [[str(n), [4 * n + h for h in range(4)]] for n in range(3)]
-
-
-def test_a_page_needs_nothing_from_outside_and_no_text_can_end_its_script(tmp_path):
-    text = "a</script><script>x{css}{js}"
-    make_run(tmp_path / "run", CharTokenizer.train(text), max_len=64)
-    view = View(open_inspectable(tmp_path / "run").record(text))
-    html = page(grid_sheet(view, view.heads())).decode()
-    assert html.count("<script") == 2
-    assert not re.search(r"https?://|//cdn|@import|src=", html)
-    assert "default-src 'none'" in html
-    assert "".join(page_data(html)["labels"][0]) == text
-    assert "prefers-color-scheme: dark" in html
 
 
 def test_the_bars_are_ranked(seen):
@@ -248,7 +206,6 @@ def test_a_recording_looks_the_same_from_its_file(seen, tmp_path):
     again = open_glass(tmp_path / "x.glass")
     view, other = View(seen), View(again)
     assert svg(head_sheet(view, (1, 2))) == svg(head_sheet(other, (1, 2)))
-    assert page(grid_sheet(view, view.heads())) == page(grid_sheet(other, other.heads()))
 
 
 # -- colours --
