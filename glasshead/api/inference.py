@@ -15,6 +15,7 @@ from glasshead.generation.beam import SearchConfig
 from glasshead.generation.opening import make_inspectable, open_inspectable
 from glasshead.generation.sampling import SamplingConfig
 from glasshead.generation.stream import start_ids, stream
+from glasshead.generation.text_state import find_end_ids
 from glasshead.generation.translate import Translator
 from glasshead.model.gpt import GPT
 from glasshead.model.transformer import Transformer
@@ -71,6 +72,7 @@ def generate(
         config,
         max_tokens=max_tokens,
         stop=[stop] if isinstance(stop, str) else stop,
+        end_ids=find_end_ids(model, run.tokenizer, run.config),
         seed=random.randrange(2**32) if seed is None else seed,
     )
     return "".join(piece.text for piece in pieces)

@@ -87,6 +87,7 @@ def generate(
     from glasshead.generation.opening import open_gpt
     from glasshead.generation.sampling import SamplingConfig
     from glasshead.generation.stream import start_ids, stream
+    from glasshead.generation.text_state import find_end_ids
     from glasshead.machine import pick_device
 
     config = SamplingConfig(**{name: value for name, value in flags.items() if value is not None})
@@ -110,6 +111,7 @@ def generate(
     pieces = stream(
         model, loaded.tokenizer, [ids] * n, config,
         max_tokens=max_tokens, stop=stop or (), seed=seed,
+        end_ids=find_end_ids(model, loaded.tokenizer, loaded.config),
     )  # fmt: skip
     show = JsonSamples(text, n, seed) if as_json else Samples(text, n)
     count, start = 0, time.perf_counter()

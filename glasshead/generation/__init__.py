@@ -1,12 +1,13 @@
-"""Ids become more ids, and text.
+"""Generate text: continue texts, translate them, and score how well they are predicted.
 
-`sampling.py` picks the next id, `decode.py` goes on and on, `stream.py` reads it out as text;
-`score.py` measures how well a text is predicted, `int8.py` makes a model faster on a CPU.
-
-`together.py` continues texts that come and go: `prompts.py` reads them, a chunk at a time, and
-`slots.py` holds their keys and values.
+`decode.py` (ids) and `stream.py` (text) continue texts in Python. Both use `batch.py`, as the
+server does: texts join and leave a `GenerationBatch` at any step. Below it, `prompt_queue.py` reads
+prompts, `kv_slots.py` holds keys and values, `step.py` runs the model one id further (on a CPU by
+`flat_step.py`, on a GPU by `cuda_graph_step.py` and `look_ahead.py`), `sampling.py` picks the next
+id, and `text_state.py` decides when a text ends. `int8.py` makes a model faster on a CPU.
 
 `beam.py` searches for translations, on the `rows.py` that the model computes; `translate.py` does
-so for texts, which `splitting.py` cuts where they are too long. `alignment.py` tells what each word
-looked at, and `score_pairs.py` how close translations come to those of people.
+so for texts, which `splitting.py` cuts where they are too long. `alignment.py` shows what each word
+attended to. `score.py` measures how well a text is predicted, and `score_pairs.py` how close
+translations come to those of people.
 """

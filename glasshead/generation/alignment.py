@@ -12,8 +12,8 @@ from torch import Tensor
 from glasshead.attention.hooks import AttentionCall, AttentionHook
 from glasshead.attention.scores import recompute
 from glasshead.errors import ConfigError
-from glasshead.generation.decode import evaluating
 from glasshead.generation.rows import SpecialTokens
+from glasshead.generation.step import eval_mode
 from glasshead.model.layers import CrossBlock
 from glasshead.model.transformer import Transformer
 from glasshead.observe.hooks import attach_hooks
@@ -55,7 +55,7 @@ def align(
     target_in = [SpecialTokens.of(tokenizer, model).bos, *target[:-1]]
     device = model.head.weight.device
     kept = _Keep()
-    with evaluating(list(model.modules())), attach_hooks({block.cross: kept}):
+    with eval_mode(list(model.modules())), attach_hooks({block.cross: kept}):
         model(torch.tensor([source], device=device), torch.tensor([target_in], device=device))
         [call] = kept.calls
         weights, _ = recompute(call.q, call.k, call.mask, call.scoring, weights=True, lse=False)

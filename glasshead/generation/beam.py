@@ -22,8 +22,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from glasshead.errors import ConfigError, InputError
-from glasshead.generation.decode import check_max_tokens, evaluating
+from glasshead.generation.batch import check_max_tokens
 from glasshead.generation.rows import SpecialTokens, TranslationRows, by_length
+from glasshead.generation.step import eval_mode
 from glasshead.model.transformer import Transformer
 from glasshead.text.tokenizer import Tokenizer
 
@@ -106,7 +107,7 @@ def search(
     beams = [_Beam(limit, config, n_best, marks.eos) for limit in limits]
     for indices in by_length(sources, _room(model, config.beam, read)):
         some = [beams[index] for index in indices]
-        with evaluating(list(model.modules())):
+        with eval_mode(list(model.modules())):
             rows = TranslationRows(
                 model, [sources[index] for index in indices], marks, cached=cached
             )
@@ -129,7 +130,7 @@ def greedy(
     texts: list[list[int]] = [[] for _ in sources]
     log_probs, ended = [0.0] * len(sources), [False] * len(sources)
     for indices in by_length(sources, _room(model, 1, read)):
-        with evaluating(list(model.modules())):
+        with eval_mode(list(model.modules())):
             rows = TranslationRows(
                 model, [sources[index] for index in indices], marks, cached=cached
             )

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glasshead.errors import InputError, NotFiniteError
+from glasshead.errors import InputError
+from glasshead.generation.sampling import not_finite_error
 from glasshead.model.transformer import Transformer
 from glasshead.text.tokenizer import Tokenizer
 
@@ -73,10 +74,7 @@ class TranslationRows:
         top, ids = logits.max(-1, keepdim=True) if k == 1 else logits.topk(k)
         log_probs = (top.double() - lse).tolist()
         if not all(math.isfinite(row[0]) for row in log_probs):
-            raise NotFiniteError(
-                "the model's logits hold NaN or infinity: it cannot say what comes next",
-                hint="the training diverged; take an earlier checkpoint, or train at a lower rate",
-            )
+            raise not_finite_error()
         return [list(zip(*row, strict=True)) for row in zip(log_probs, ids.tolist(), strict=True)]
 
     def go_on(self, parents: list[int], tokens: list[int]) -> None:

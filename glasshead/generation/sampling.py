@@ -27,7 +27,7 @@ __all__ = [
     "SamplingConfig",
     "choose",
     "min_p",
-    "not_finite",
+    "not_finite_error",
     "probabilities",
     "repetition_penalty",
     "sample",
@@ -156,11 +156,12 @@ def _checked(logits: Tensor) -> Tensor:
     if logits.is_cuda and torch.cuda.is_current_stream_capturing():
         return logits  # nobody can wait here; whoever records looks later
     if not logits.amax(-1).isfinite().all():  # NaN is larger than everything
-        raise not_finite()
+        raise not_finite_error()
     return logits
 
 
-def not_finite() -> NotFiniteError:
+def not_finite_error() -> NotFiniteError:
+    """Return the error for logits from which no id can be picked."""
     return NotFiniteError(
         "the model's logits hold NaN or infinity: it cannot say what comes next",
         hint="the training diverged; take an earlier checkpoint, or train with a lower rate",

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from glasshead.errors import ConfigError, NotFiniteError, UnknownCharacterError
-from glasshead.generation.decode import evaluating
+from glasshead.generation.step import eval_mode
 from glasshead.model.gpt import GPT
 from glasshead.text.bpe import Cutter
 from glasshead.text.table import Ids
@@ -119,7 +119,7 @@ def _read(model: GPT, windows: NDArray[np.int64], fresh: int) -> Surprises:
     ids = torch.from_numpy(np.array(windows)).to(model.embedding.weight.device)
     targets = ids[:, -fresh:].flatten()
     rows = max(1, LOGITS // model.config.vocab_size)
-    with evaluating(list(model.modules())):
+    with eval_mode(list(model.modules())):
         x = model.features(ids[:, :-1])[:, -fresh:].flatten(0, 1)  # (B * fresh, C)
         some = zip(x.split(rows), targets.split(rows), strict=True)
         nats = torch.cat([_nats(model, *pair) for pair in some])

@@ -1,27 +1,27 @@
-"""Answers to many at once: each model has a thread that continues all its texts together.
+"""Answer many requests at once: each model has a thread that continues all its texts together.
 
     async for token in engine.stream(served, Ask(ids, max_tokens=100)):
         print(token.text, end="")
 
-So many texts are in a batch; those beyond wait their turn, first come first served, and when too
-many wait, `stream` raises BusyError. A text whose stream is let go of leaves at the next step.
+A batch has a limited number of texts; others wait, first come, first served, and when too many
+wait, `stream` raises BusyError. A text whose stream is closed or dropped leaves at the next step.
 """
 
 import threading
 
 from glasshead.errors import ClosingError
-from glasshead.generation.decode import check_max_tokens, check_prompts
+from glasshead.generation.batch import check_max_tokens, check_prompts
 from glasshead.serve.library import Served
-from glasshead.serve.spoken import Spoken, Token
-from glasshead.serve.writer import Ask, Job, Writer, writing
+from glasshead.serve.token_buffer import Token, TokenBuffer
+from glasshead.serve.writer import Ask, Job, Writer, model_and_tokenizer
 
 __all__ = ["Ask", "Engine", "Stream", "Token"]
 
 
 class Stream:
-    """The tokens of one answer as they are made; the last tells how it ended.
+    """The tokens of one answer as they are written; the last says how it ended.
 
-    Letting go of it, by `close` or by forgetting it, takes the text out of the batch.
+    `close`, or dropping the last reference, takes the text out of the batch.
     """
 
     def __init__(self, job: Job) -> None:
@@ -67,7 +67,7 @@ class Engine:
 
     @property
     def running(self) -> int:
-        """Texts that are being continued."""
+        """How many texts are being continued."""
         return sum(len(writer.jobs) for writer in list(self._writers.values()))
 
     @property
@@ -76,27 +76,27 @@ class Engine:
 
     @property
     def tokens(self) -> int:
-        """Made so far."""
+        """How many tokens were written so far."""
         return self._tokens + sum(writer.tokens for writer in list(self._writers.values()))
 
     def stream(self, served: Served, ask: Ask) -> Stream:
-        """The tokens of an answer. What is wrong with the request is raised here, at once."""
-        model, tokenizer = writing(served)
+        """Return the tokens of an answer. Raises at once if the request is wrong."""
+        model, tokenizer = model_and_tokenizer(served)
         check_max_tokens(ask.max_tokens)
         check_prompts([list(ask.ids)], model.config.vocab_size)
-        job = Job(ask, Spoken(tokenizer, ask.stop))
+        job = Job(ask, TokenBuffer(tokenizer, ask.stop))
         with self._lock:
             writer = self._writers.get(served)
             if writer is None or not writer.put(job):
                 if self._closed:
                     raise ClosingError("the server is shutting down", hint="try again in a moment")
-                writer = Writer(served, self.batch, self.room, self._ended)
+                writer = Writer(served, self.batch, self.room, self._forget)
                 writer.put(job)
                 writer.start()
                 self._writers[served] = writer
         return Stream(job)
 
-    def _ended(self, writer: Writer) -> None:
+    def _forget(self, writer: Writer) -> None:
         with self._lock:
             self._tokens += writer.tokens
             if self._writers.get(writer.served) is writer:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from glasshead.serve.library import Served
-from glasshead.serve.spoken import Token
+from glasshead.serve.token_buffer import Token
 from glasshead.text.tokenizer import Tokenizer
 
 __all__ = ["ChatReply", "CompletionReply", "Reply"]

@@ -1,99 +1,108 @@
-"""One model continues all texts that are asked of it, on a thread of its own."""
+"""Continue all texts that are requested of one model, on a thread of its own."""
 
 import asyncio
+import contextlib
 import math
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from glasshead.errors import BusyError, ClosingError, GlassheadError, InputError
+from glasshead.generation.batch import GenerationBatch, NewToken, chunk_size
 from glasshead.generation.sampling import PLAIN, SamplingConfig
-from glasshead.generation.together import New, Together
+from glasshead.generation.text_state import find_end_ids
 from glasshead.model.gpt import GPT
 from glasshead.serve.library import Served
-from glasshead.serve.spoken import Spoken, Token
+from glasshead.serve.token_buffer import Token, TokenBuffer
 from glasshead.text.tokenizer import Tokenizer
 
-__all__ = ["Ask", "Job", "Writer", "silent_ids", "writing"]
+__all__ = ["Ask", "Job", "Writer", "model_and_tokenizer"]
 
 CACHE = 2 << 30  # bytes of keys and values of a batch; a single text may take more
-BEHIND = 2048  # tokens that a client may leave unread
+UNREAD = 2048  # tokens that a client may leave unread
 IDLE = 30.0  # seconds that a thread waits for more to do
-# Who else wants the model gets it: a lock is not fair to those that sleep before it.
+# Other threads use the model, too: pause now and then, since locks are not fair.
 TURN, PAUSE = 0.025, 0.0005  # seconds
 
 
 @dataclass(frozen=True)
 class Ask:
-    """A text to go on with, and how."""
+    """A text to continue, and how."""
 
     ids: Sequence[int]
     sampling: SamplingConfig = PLAIN
     max_tokens: int = 256
     stop: Sequence[str] = ()
-    stop_ids: Collection[int] | None = None  # those that stand for no text, when None
+    end_ids: Collection[int] | None = None  # those of `find_end_ids` when None
     seed: int = 0
     place: int = 0  # which of several samples of one seed
-    alternatives: int = 0  # how many of the most probable tokens are told each time
+    alternatives: int | None = None  # how many likely tokens to report; None: no logprobs
 
 
 class Job:
-    """A text on its way, and where its tokens go."""
+    """A text that is being written, and the queue for its tokens."""
 
-    def __init__(self, ask: Ask, spoken: Spoken) -> None:
-        self.ask, self.spoken = ask, spoken
+    def __init__(self, ask: Ask, buffer: TokenBuffer) -> None:
+        self.ask, self.buffer = ask, buffer
         self.loop = asyncio.get_running_loop()
         self.queue: asyncio.Queue[Token | Exception] = asyncio.Queue()
-        self.gone = False
+        self.gone = False  # whether the client has left
         self.began = time.monotonic()
 
-    def put(self, found: Token | Exception) -> None:
-        """Tell it. Who does not read is not waited for, and what they left is not kept."""
+    def put(self, result: Token | Exception) -> None:
+        """Queue a token. If the client does not read its tokens, drop them and the job."""
         if self.gone:
             return
-        if self.queue.qsize() >= BEHIND:
+        if self.queue.qsize() >= UNREAD:
             self.gone = True
             while not self.queue.empty():
                 self.queue.get_nowait()
-            found = GlassheadError("the answer was not read", hint="read it as it is written")
-        self.queue.put_nowait(found)
+            result = GlassheadError(
+                f"{UNREAD} tokens of the answer were not read", hint="read them as they come"
+            )
+        self.queue.put_nowait(result)
 
 
 class Writer(threading.Thread):
-    """Continues the texts of one model."""
+    """Continues the texts of one model.
+
+    Args:
+        size: how many texts are continued at once.
+        room: how many more may wait.
+    """
 
     def __init__(
-        self, served: Served, batch: int, room: int, ended: Callable[["Writer"], None]
+        self, served: Served, size: int, room: int, on_end: Callable[["Writer"], None]
     ) -> None:
         super().__init__(name=f"writer {served.entry.id}", daemon=True)
-        self.served, self.batch, self.room = served, batch, room
+        self.served, self.size, self.room = served, size, room
         self.line: deque[Job] = deque()
         self.jobs: dict[int, Job] = {}  # by their keys in the batch
-        self.tokens = 0  # made so far
-        self._model, self._tokenizer = writing(served)
-        self._together = Together(self._model)
-        self._silent = silent_ids(served)
-        self._bytes = _bytes(self._model)
+        self.tokens = 0  # written so far
+        self._model, self._tokenizer = model_and_tokenizer(served)
+        self._batch = self._new_batch()
+        assert served.loaded is not None
+        self._end_ids = find_end_ids(self._model, self._tokenizer, served.loaded.config)
+        self._column_bytes = _column_bytes(self._model)
         self._more = threading.Condition()
         self._closed = self._over = False
-        self._ended = ended
+        self._on_end = on_end
         self._seconds = 1.0  # that a text takes, about
         self._paused = 0.0
 
     def put(self, job: Job) -> bool:
-        """False if this thread is about to end."""
+        """Add a job to the line. Return False if this thread is about to end."""
         with self._more:
             if self._over or self._closed:
                 return False
             waiting = sum(not each.gone for each in self.line)
-            if waiting >= self.room + self.batch - len(self.jobs):
+            if waiting >= self.room + self.size - len(self.jobs):
                 raise BusyError(
                     f"{len(self.jobs)} texts are being written and {waiting} are waiting",
                     hint="try again in a moment",
-                    retry_after=self._patience(waiting),
+                    retry_after=self._seconds_to_wait(waiting),
                 )
             self.line.append(job)
             self._more.notify()
@@ -105,35 +114,36 @@ class Writer(threading.Thread):
             self._more.notify()
 
     def run(self) -> None:
-        while self._has_work():
+        while self._wait_for_work():
             try:
-                self._turn()
-            except Exception as error:  # not of one text: those are isolated
+                self._write()
+            except Exception as error:  # of all texts; those of one text end that text only
                 self._fail(error)
         self._fail(ClosingError("the server is shutting down", hint="try again in a moment"))
-        self._ended(self)
+        self._on_end(self)
 
-    def _has_work(self) -> bool:
-        """Waits for more where there is nothing to do; False when this thread is to end."""
-        patience = time.monotonic() + IDLE
+    def _wait_for_work(self) -> bool:
+        """Wait until there is something to do; return False when this thread is to end."""
+        until = time.monotonic() + IDLE
         with self._more:
             while not (self.line or self.jobs or self._closed):
-                self._more.wait(max(0.0, min(1.0, patience - time.monotonic())))
-                if time.monotonic() > patience or (self.served.evicted and not self.line):
+                self._more.wait(max(0.0, min(1.0, until - time.monotonic())))
+                if time.monotonic() > until or (self.served.evicted and not self.line):
                     break
             self._over = self._closed or not (self.line or self.jobs)
             return not self._over
 
-    def _turn(self) -> None:
+    def _write(self) -> None:
+        """Write the next id of each text, and pass it on."""
         self._leave_and_join()
         if not self.jobs:
             return
         with self.served.lock:
-            step = self._together.step()
+            step = self._batch.step()
         given: dict[asyncio.AbstractEventLoop, list[tuple[Job, Token | Exception]]] = {}
         for new in step:
             job = self.jobs[new.key]
-            given.setdefault(job.loop, []).extend((job, token) for token in self._said(job, new))
+            given.setdefault(job.loop, []).extend((job, token) for token in self._answer(job, new))
         for loop, tokens in given.items():
             _deliver(loop, tokens)
         if time.monotonic() - self._paused > TURN:
@@ -141,6 +151,7 @@ class Writer(threading.Thread):
             self._paused = time.monotonic()
 
     def _leave_and_join(self) -> None:
+        """Drop the jobs whose clients have left, and take in those that wait."""
         for key in [key for key, job in self.jobs.items() if job.gone]:
             self._drop(key)
         if any(job.gone for job in list(self.line)):
@@ -150,77 +161,76 @@ class Writer(threading.Thread):
             with self._more:
                 job = self.line.popleft()
             try:
-                self.jobs[self._join(job.ask)] = job
-            except Exception as error:  # of this text alone
+                self.jobs[self._join(job)] = job
+            except Exception as error:  # of this text only
                 _deliver(job.loop, [(job, error)])
 
     def _has_room(self, ask: Ask) -> bool:
-        """In the batch, and in memory: all texts take as much of it as the longest may."""
+        """Return whether the batch and the memory have room: each row is as long as the longest."""
         asks = [ask, *(job.ask for job in self.jobs.values())]
-        widest = max(len(each.ids) + each.max_tokens for each in asks)
-        cells = len(asks) * min(widest, self._model.config.max_len)
-        fits = cells * self._bytes <= CACHE and len(asks) <= self.batch
+        longest = max(len(each.ids) + each.max_tokens for each in asks)
+        columns = len(asks) * min(longest, self._model.config.max_len)
+        fits = columns * self._column_bytes <= CACHE and len(asks) <= self.size
         return fits or not self.jobs
 
-    def _join(self, ask: Ask) -> int:
-        return self._together.join(
+    def _join(self, job: Job) -> int:
+        ask = job.ask
+        return self._batch.join(
             ask.ids,
             ask.sampling,
             max_tokens=ask.max_tokens,
-            stop_ids=self._silent if ask.stop_ids is None else ask.stop_ids,
+            end_ids=self._end_ids if ask.end_ids is None else ask.end_ids,
+            stream=job.buffer.stream,
             seed=ask.seed,
             place=ask.place,
             alternatives=ask.alternatives,
         )
 
-    def _said(self, job: Job, new: New) -> list[Token | Exception]:
-        """What the client is told of a new id."""
+    def _answer(self, job: Job, new: NewToken) -> list[Token | Exception]:
+        """Return what the client gets for a new id, and drop the job if it has ended."""
         found: list[Token | Exception] = []
         try:
             if new.error is not None:
                 raise new.error
             if new.id is not None:
                 self.tokens += 1
-                found += job.spoken.push(self._token(new))
-            if job.spoken.done:
-                found.append(Token(None, finish="stop"))
-            elif new.finish is not None:
+                likely = tuple((i, self._decode(i), p) for i, p in new.alternatives)
+                found += job.buffer.push(Token(new.id, "", new.logprob, likely))
+            if new.finish is not None:
                 assert new.finish != "error"
-                rest, text = job.spoken.end()
-                finish = "stop" if job.spoken.done else new.finish
-                found += [*rest, Token(None, text, finish=finish)]
-        except Exception as error:  # of this text alone
+                found += job.buffer.end(new.finish)
+        except Exception as error:  # of this text only
             found.append(error)
-        failed = bool(found) and isinstance(found[-1], Exception)
-        if new.finish is not None or job.spoken.done or failed:
+        if new.finish is not None or (found and isinstance(found[-1], Exception)):
             self._seconds += 0.1 * (time.monotonic() - job.began - self._seconds)
             self._drop(new.key)
         return found
 
-    def _token(self, new: New) -> Token:
-        others = tuple((i, self._shown(i), p) for i, p in new.alternatives)
-        return Token(new.id, "", new.logprob, others)
-
-    def _shown(self, token: int) -> str:
+    def _decode(self, token: int) -> str:
         if token >= self._tokenizer.vocab_size:
             return ""
         return self._tokenizer.decode([token])
 
     def _drop(self, key: int) -> None:
-        self._together.leave(key)
+        self._batch.leave(key)
         del self.jobs[key]
 
     def _fail(self, error: Exception) -> None:
-        """Everyone who is here is told, and the batch begins anew."""
+        """Send the error to all clients, and begin with a new batch."""
+        with contextlib.suppress(Exception):  # it may be what failed
+            self._batch.close()
         with self._more:
             jobs = [*self.jobs.values(), *(self.line if self._over else ())]
-            self.jobs, self._together = {}, Together(self._model)
+            self.jobs, self._batch = {}, self._new_batch()
         for job in jobs:
             _deliver(job.loop, [(job, error)])
 
-    def _patience(self, waiting: int) -> int:
-        """Seconds until there is likely room."""
-        return min(60, max(1, math.ceil(self._seconds * (waiting + 1) / self.batch)))
+    def _new_batch(self) -> GenerationBatch:
+        return GenerationBatch(self._model, chunk=chunk_size(self._model))
+
+    def _seconds_to_wait(self, waiting: int) -> int:
+        """Estimate when there will be room."""
+        return min(60, max(1, math.ceil(self._seconds * (waiting + 1) / self.size)))
 
 
 def _deliver(loop: asyncio.AbstractEventLoop, tokens: list[tuple[Job, Token | Exception]]) -> None:
@@ -230,12 +240,13 @@ def _deliver(loop: asyncio.AbstractEventLoop, tokens: list[tuple[Job, Token | Ex
 
     try:
         loop.call_soon_threadsafe(put)
-    except RuntimeError:  # the loop has ended, and with it all who waited
+    except RuntimeError:  # the loop has ended, and with it all clients
         for job, _ in tokens:
             job.gone = True
 
 
-def writing(served: Served) -> tuple[GPT, Tokenizer]:
+def model_and_tokenizer(served: Served) -> tuple[GPT, Tokenizer]:
+    """Return the parts of a model that writes; raise InputError if it does not."""
     if served.loaded is None or not isinstance(served.loaded.model, GPT):
         raise InputError(
             f"{served.entry.id} writes no text: it is of kind {served.entry.kind}",
@@ -244,21 +255,8 @@ def writing(served: Served) -> tuple[GPT, Tokenizer]:
     return served.loaded.model, served.loaded.tokenizer
 
 
-def silent_ids(served: Served) -> frozenset[int]:
-    """The ids that end a text: specials, those beyond the tokenizer, and what the model's own
-    settings name as its end."""
-    model, tokenizer = writing(served)
-    assert served.loaded is not None
-    imported: Any = served.loaded.config.data.get("imported")
-    ids = imported.get("ids") if isinstance(imported, dict) else None
-    ends = ids.get("eos_token_id") if isinstance(ids, dict) else None
-    named = [end for end in (ends if isinstance(ends, list) else [ends]) if isinstance(end, int)]
-    beyond = range(tokenizer.vocab_size, model.config.vocab_size)
-    return frozenset([*tokenizer.specials.values(), *beyond, *named])
-
-
-def _bytes(model: GPT) -> int:
-    """That the keys and values of one token take."""
+def _column_bytes(model: GPT) -> int:
+    """Return how many bytes the keys and values of one id take."""
     c = model.config
     width = (c.n_kv_heads or c.n_heads) * (c.d_head or c.d_model // c.n_heads)
     return 2 * c.n_layers * width * model.embedding.weight.itemsize

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -10,10 +11,12 @@ from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.text.tokenizer import Tokenizer
 
 
-def make_run(path: Path, tokenizer: Tokenizer, **fields: object) -> Path:
+def make_run(
+    path: Path, tokenizer: Tokenizer, data: dict[str, Any] | None = None, **fields: object
+) -> Path:
     torch.manual_seed(0)
     size = {"max_len": 13, "n_layers": 2, "d_model": 32}
     config = GPTConfig(vocab_size=tokenizer.vocab_size, **(size | fields))
-    about = RunConfig(kind="gpt", model=asdict(config), train={}, data={})
+    about = RunConfig(kind="gpt", model=asdict(config), train={}, data=data or {})
     RunFolder.create(path, about, tokenizer, GPT(config))
     return path

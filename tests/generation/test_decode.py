@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glasshead.errors import ConfigError, GlassheadError, InputError
-from glasshead.generation.decode import PlainDecoder, generate
+from glasshead.generation.decode import generate
 from glasshead.generation.sampling import GREEDY, SamplingConfig
-from glasshead.model.gpt import GPT
 from tests.generation.models import MAX_LEN, POSITIONS, VOCAB, models, prompts, tiny
+from tests.generation.reference import decode_plainly
 
 SAMPLED = SamplingConfig(temperature=1.3, top_p=0.95, repetition_penalty=1.2)
 # Every kind of positions and of heads once; all combinations are drawn by the property below.
@@ -30,32 +30,22 @@ def texts(model, prompts, config=GREEDY, max_tokens=3 * MAX_LEN, **more):
     return [[step[row] for step in steps if step[row] is not None] for row in range(len(prompts))]
 
 
-def slowly(model: GPT, prompt: list[int], max_tokens: int) -> list[int]:
-    """Greedy decoding as the documentation has it, with nothing but the model."""
-    model = model.eval()
-    text, start = list(prompt), max(0, len(prompt) - MAX_LEN)
-    for _ in range(max_tokens):
-        if len(text) - start > MAX_LEN:
-            start = len(text) - MAX_LEN // 2
-        with torch.no_grad():
-            logits = model(torch.tensor([text[start:]]))[0, -1]
-        text.append(int(logits.argmax()))
-    return text[len(prompt) :]
+def plainly(model, prompts, config=GREEDY, max_tokens=3 * MAX_LEN, **more):
+    """The same by the reference, one text after the other."""
+    more = {"max_tokens": max_tokens, **more}
+    return [decode_plainly(model, p, config, row=row, **more) for row, p in enumerate(prompts)]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_cached_uncached_and_documented_decoding_agree_past_max_len(kind):
+def test_generated_ids_are_those_of_the_reference_past_max_len(kind):
     model = tiny(**kind)
-    prompt = [3, 1, 4, 1, 5]
-    cached = texts(model, [prompt])
-    assert cached == texts(model, [prompt], cached=False)
-    assert cached == [slowly(model, prompt, 3 * MAX_LEN)]
+    assert texts(model, [[3, 1, 4, 1, 5]]) == plainly(model, [[3, 1, 4, 1, 5]])
 
 
 @settings(max_examples=20)
 @given(models, st.lists(prompts, min_size=1, max_size=4), st.sampled_from([GREEDY, SAMPLED]))
-def test_the_cache_changes_no_token_of_any_model(model, batch, config):
-    assert texts(model, batch, config, 25) == texts(model, batch, config, 25, cached=False)
+def test_any_batch_of_any_model_gets_the_ids_of_the_reference(model, batch, config):
+    assert texts(model, batch, config, 25, seed=3) == plainly(model, batch, config, 25, seed=3)
 
 
 @settings(max_examples=20)
@@ -86,7 +76,7 @@ def test_samples_of_one_prompt_and_of_other_seeds_differ():
 def test_float32_decoding_agrees_too(positions):
     model = tiny(positions=positions).float()
     batch = [[1, 2, 3], [4], [5] * 20]
-    assert texts(model, batch) == texts(model, batch, cached=False)
+    assert texts(model, batch) == plainly(model, batch)
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
@@ -95,7 +85,7 @@ def test_a_prompt_longer_than_max_len_is_read_from_its_end(positions):
     long = list(range(VOCAB))
     new = texts(model, [long])
     assert new == texts(model, [long[-MAX_LEN:]])
-    assert new == [slowly(model, long, 3 * MAX_LEN)]
+    assert new == plainly(model, [long])
 
 
 def test_a_model_of_one_position_goes_on():
@@ -103,15 +93,14 @@ def test_a_model_of_one_position_goes_on():
     assert texts(model, [[5, 6]], max_tokens=7) == texts(model, [[6]], max_tokens=7)
 
 
-@pytest.mark.parametrize("cached", [True, False])
-def test_a_stop_id_ends_its_text_alone_and_is_not_given_out(cached):
+def test_a_stop_id_ends_its_text_alone_and_is_not_given_out():
     model = tiny(1)
     batch = [[1], [2, 2], [3, 3, 3]]
     free = texts(model, batch)
     stop = free[1][3]
     expected = [text[: text.index(stop)] if stop in text else text for text in free]
     assert len({len(text) for text in expected}) > 1
-    assert texts(model, batch, stop_ids={stop}, cached=cached) == expected
+    assert texts(model, batch, stop_ids={stop}) == expected
 
 
 def test_steps_end_when_every_text_has_ended():
@@ -120,27 +109,20 @@ def test_steps_end_when_every_text_has_ended():
     assert list(generate(model, [[1]], GREEDY, max_tokens=9, stop_ids=[first])) == [[None]]
 
 
-def test_a_text_finished_from_outside_gets_no_more_ids_and_harms_no_other():
+def test_a_generator_that_is_dropped_leaves_nothing_behind():
     model = tiny(2)
-    batch = [[1], [2, 2], [3]]
-    free = texts(model, batch, max_tokens=8)
-    decoder = PlainDecoder(model, batch, GREEDY)
-    decoder.step()
-    decoder.finish(1)
-    steps = [decoder.step() for _ in range(7)]
-    assert [step[1] for step in steps] == [None] * 7
-    for row in (0, 2):
-        assert [step[row] for step in steps] == free[row][1:]
-    decoder.finish(0)
-    decoder.finish(2)
-    assert decoder.step() == [None, None, None]
+    steps = generate(model, [[1], [2, 2]], GREEDY, max_tokens=8)
+    first = next(steps)
+    steps.close()
+    assert list(steps) == []
+    assert next(generate(model, [[1], [2, 2]], GREEDY, max_tokens=8)) == first
 
 
 def test_dropout_is_off_and_every_flag_is_as_it_was_after_each_step():
     model = tiny().train()
     model.blocks[0].eval()
     before = [module.training for module in model.modules()]
-    expected = slowly(tiny(), [1], 5)
+    expected = decode_plainly(tiny(), [1], GREEDY, max_tokens=5)
     got = []
     for step in generate(model, [[1]], GREEDY, max_tokens=5):
         assert [module.training for module in model.modules()] == before

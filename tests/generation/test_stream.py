@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from glasshead.errors import ConfigError
 from glasshead.generation.decode import generate
 from glasshead.generation.sampling import GREEDY
-from glasshead.generation.stream import TextStream, start_ids, stream
+from glasshead.generation.stream import start_ids, stream
+from glasshead.generation.text_stream import TextStream
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer, CharTokenizer
 

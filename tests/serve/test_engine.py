@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import itertools
+import json
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -11,21 +12,22 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glasshead import complete, load
 from glasshead.errors import BusyError, ConfigError, GlassheadError, InputError, NotFiniteError
 from glasshead.generation.decode import generate
 from glasshead.generation.sampling import GREEDY, SamplingConfig
-from glasshead.generation.stream import TextStream
+from glasshead.generation.text_stream import TextStream
 from glasshead.serve import writer as writer_module
 from glasshead.serve.engine import Ask, Engine
 from glasshead.serve.library import Library, Served
-from glasshead.serve.spoken import Spoken, Token
+from glasshead.serve.token_buffer import Token, TokenBuffer
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer
 from tests.generation.runs import make_run
 from tests.serve.conftest import awaited, until
 
 WILD = SamplingConfig(temperature=1.4)
 EOS = ByteTokenizer(["<eos>"])
-ENDLESS = Ask([1], WILD, max_tokens=100_000, stop_ids=())  # no id ends it
+ENDLESS = Ask([1], WILD, max_tokens=100_000, end_ids=())  # no id ends it
 
 
 @pytest.fixture(scope="module")
@@ -230,7 +232,7 @@ def test_closing_tells_those_who_are_not_done(served):
 
 def test_others_can_use_the_model_while_a_batch_is_written(served, engine, monkeypatch):
     """A busy batch takes the lock again and again; others must get it before the batch ends."""
-    monkeypatch.setattr(writer_module, "BEHIND", 10**9)  # nobody reads these texts
+    monkeypatch.setattr(writer_module, "UNREAD", 10**9)  # nobody reads these texts
 
     def look():
         for _ in range(10):
@@ -268,13 +270,36 @@ def test_a_busy_batch_frees_the_model_once_in_a_turn(served, engine, monkeypatch
     monkeypatch.setattr(writer_module, "time", clock)
 
     async def talk():
-        return await heard(engine.stream(served, Ask([1], WILD, 100, stop_ids=())))
+        return await heard(engine.stream(served, Ask([1], WILD, 100, end_ids=())))
 
     assert len(awaited(talk())) == 101
     assert len(pauses) > 5
     assert all(free for free, _ in pauses)
     written = [tokens for _, tokens in pauses]
     assert all(b - a <= 10 for a, b in itertools.pairwise(written))
+
+
+def test_the_eos_token_id_of_an_imported_model_ends_a_text_everywhere(tmp_path, engine, cli):
+    make_run(tmp_path / "free", ByteTokenizer())
+    free = generate(load(tmp_path / "free").model, [b"a"], GREEDY, max_tokens=9)
+    ids = [token for [token] in free]
+    eos = next(token for token in ids[2:] if token not in ids[:2])  # an id like any other
+    imported = {"imported": {"ids": {"eos_token_id": [eos, 999]}}}
+    path = make_run(tmp_path / "imported", ByteTokenizer(), data=imported)
+    expected = ByteTokenizer().decode(ids[: ids.index(eos)])
+    assert complete(path, "a", max_tokens=9, temperature=0) == expected
+    args = (str(path), "a", "--max-tokens", "9", "--temperature", "0", "--json")
+    [sample] = cli("generate", *args).out.splitlines()
+    assert json.loads(sample)["text"] == expected
+    assert json.loads(sample)["finish"] == "stop"
+    served = Library(tmp_path).open("imported")
+
+    async def talk():
+        return await heard(engine.stream(served, Ask(b"a", GREEDY, max_tokens=9)))
+
+    tokens = awaited(talk())
+    assert "".join(token.text for token in tokens) == expected
+    assert tokens[-1].finish == "stop"
 
 
 MERGED = BPETokenizer.train("ab春aab春春bba春" * 5, vocab_size=290)
@@ -284,20 +309,19 @@ stops = st.lists(st.text("ab春", min_size=1, max_size=4), max_size=3)
 
 @given(letters, stops, st.sampled_from([ByteTokenizer(), MERGED]))
 def test_tokens_are_the_text_before_the_first_stop_string_and_nothing_of_it(text, stop, tokenizer):
-    reader, spoken = TextStream(tokenizer, stop), Spoken(tokenizer, stop)
+    buffer = TokenBuffer(tokenizer, stop)
     said, told = "", []
     for token in tokenizer.encode_ids(text).tolist():
-        said += reader.push(token)
-        told += spoken.push(Token(token))
+        said += buffer.stream.push(token)
+        told += buffer.push(Token(token))
         assert said.startswith("".join(each.text for each in told))
-        if spoken.done:
+        if buffer.stream.done:
             break
-    assert spoken.done == reader.done
-    if not spoken.done:
-        said += reader.flush()
-        rest, half = spoken.end()
-        told += rest
-        assert half == ""
+    else:
+        said += buffer.stream.flush()
+    *rest, last = buffer.end("length")
+    told += rest
+    assert (last.id, last.text, last.finish) == (None, "", "length")
     assert "".join(each.text for each in told) == said
     # Of the ids that are told, only the last may reach into the stop string.
     ids = [each.id for each in told]
@@ -306,14 +330,19 @@ def test_tokens_are_the_text_before_the_first_stop_string_and_nothing_of_it(text
 
 
 def test_half_a_character_is_never_told(served):
-    spoken = Spoken(EOS)
-    tokens = [token for byte in "春a".encode() for token in spoken.push(Token(byte))]
-    assert [token.text for token in tokens] == ["", "", "春", "a"]
-    assert [token.text for byte in "春".encode()[:2] for token in spoken.push(Token(byte))] == [
-        "",
-        "",
-    ]
-    assert spoken.end() == ([], "�")
+    buffer = TokenBuffer(EOS)
+
+    def texts(data):
+        found = []
+        for byte in data:
+            buffer.stream.push(byte)
+            found += buffer.push(Token(byte))
+        return [token.text for token in found]
+
+    assert texts("春a".encode()) == ["", "", "春", "a"]
+    assert texts("春".encode()[:2]) == ["", ""]
+    buffer.stream.flush()
+    assert buffer.end("stop") == [Token(None, "�", finish="stop")]
 
 
 def test_a_model_that_does_not_write_is_named(world_runs, engine):

@@ -107,7 +107,7 @@ def test_when_patience_ends_unfinished_requests_are_closed_and_answers_are_not(s
 
 
 def test_who_does_not_read_is_not_written_for(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "BEHIND", 50)
+    monkeypatch.setattr(writer, "UNREAD", 50)
     byte_gpt(tmp_path / "gpt", max_len=64)
     mine = server(tmp_path)
     for sock in mine.server.servers[0].sockets:  # its connections have as little room
@@ -125,7 +125,7 @@ def test_who_does_not_read_is_not_written_for(server, tmp_path, monkeypatch):
 
 
 def test_who_reads_too_late_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "BEHIND", 50)
+    monkeypatch.setattr(writer, "UNREAD", 50)
     byte_gpt(tmp_path / "gpt", max_len=64)
     model, engine = Library(tmp_path).open("gpt"), Engine()
 
@@ -134,7 +134,7 @@ def test_who_reads_too_late_is_told(tmp_path, monkeypatch):
         await anext(stream)
         while engine.running:
             await asyncio.sleep(0.01)
-        with pytest.raises(GlassheadError, match="was not read"):
+        with pytest.raises(GlassheadError, match="were not read"):
             await anext(stream)
         assert [token async for token in stream] == []
 

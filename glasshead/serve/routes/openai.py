@@ -74,7 +74,7 @@ async def completions(request: Request, ask: CompletionAsk) -> Response:
     )
     echo = [text if ask.echo else "" for text in shown for _ in range(ask.n or 1)]
     reply = CompletionReply(served, ask.logprobs is not None, echo)
-    asks = _asks(ask, prompts, ask.max_tokens or 16, ask.logprobs or 0, state.config)
+    asks = _asks(ask, prompts, ask.max_tokens or 16, ask.logprobs, state.config)
     return await _answered(request, ask, served, reply, asks)
 
 
@@ -86,7 +86,8 @@ async def chat(request: Request, ask: ChatAsk) -> Response:
     room = max(1, min(state.config.max_tokens // (ask.n or 1), _max_len(served) - len(ids)))
     limit = ask.max_completion_tokens or ask.max_tokens or room
     reply = ChatReply(served, bool(ask.logprobs))
-    asks = _asks(ask, [ids], limit, ask.top_logprobs or 0, state.config)
+    alternatives = (ask.top_logprobs or 0) if ask.logprobs else None
+    asks = _asks(ask, [ids], limit, alternatives, state.config)
     return await _answered(request, ask, served, reply, asks)
 
 
@@ -150,7 +151,7 @@ def _asks(
     ask: GenerationAsk,
     prompts: list[list[int]],
     max_tokens: int,
-    alternatives: int,
+    alternatives: int | None,
     config: ServeConfig,
 ) -> list[Ask]:
     """n samples of each prompt."""

@@ -17,9 +17,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field, model_validator
 
-from glasshead.errors import GlassheadError, InputError, NotFiniteError
-from glasshead.generation.decode import evaluating
-from glasshead.generation.sampling import SamplingConfig
+from glasshead.errors import GlassheadError, InputError
+from glasshead.generation.sampling import SamplingConfig, not_finite_error
+from glasshead.generation.step import eval_mode
 from glasshead.generation.stream import start_ids
 from glasshead.model.gpt import GPT
 from glasshead.observe.recording import observing
@@ -119,7 +119,7 @@ def _predictions(
     device = model.embedding.weight.device
     known = min(tokenizer.vocab_size, model.config.vocab_size)
     found: list[tuple[float | None, list[dict[str, Any]]]] = []
-    with served.lock, evaluating(list(model.modules())):
+    with served.lock, eval_mode(list(model.modules())):
         x = model.features(torch.tensor([ids], device=device))[0]  # (T, C)
         nexts = torch.tensor([*ids[1:], 0], device=device)
         rows = max(1, LOGITS // model.config.vocab_size)
@@ -127,10 +127,7 @@ def _predictions(
             cancel.check()
             log_probs = model.logits(some).float().log_softmax(-1)  # (rows, V)
             if not log_probs.amax(-1).isfinite().all():
-                raise NotFiniteError(
-                    "the model's logits hold NaN or infinity: it cannot say what comes next",
-                    hint="the training diverged; take an earlier checkpoint",
-                )
+                raise not_finite_error()
             own = log_probs.gather(-1, wanted[:, None])[:, 0].tolist()
             top = log_probs[:, :known].topk(min(k, known))
             for value, others, numbers in zip(
@@ -159,7 +156,7 @@ def _look(
         )
     start = max(0, ask.at - model.config.max_len)
     batch = torch.tensor([ask.ids[start : ask.at]], device=model.embedding.weight.device)
-    with served.lock, evaluating(list(model.modules())), observing(model) as seen:
+    with served.lock, eval_mode(list(model.modules())), observing(model) as seen:
         model.features(batch)
     layers = []
     for layer in seen.layers:

@@ -1,6 +1,6 @@
 """How many tokens a second come of one text at a time, and of many together.
 
-    python bench/together.py [--texts 16] [--tokens 64] [--repeats 5] [--small]
+    python bench/batch.py [--texts 16] [--tokens 64] [--repeats 5] [--small]
 
 Two models on this machine's cores: of GPT-2's shape (124M parameters) and a small one. Prompts have
 5 to 59 tokens; reading them is part of the time. Alone is `generate`, one prompt after the other;
@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 import torch
 
+from glasshead.generation.batch import GenerationBatch, chunk_size
 from glasshead.generation.decode import generate
 from glasshead.generation.sampling import GREEDY
-from glasshead.generation.together import Together
 from glasshead.model.gpt import GPT, GPTConfig
 
 GPT2 = {"vocab_size": 50257, "max_len": 1024, "n_layers": 12, "n_heads": 12, "d_model": 768}
@@ -34,7 +34,7 @@ def alone(model: GPT, prompts: Texts, tokens: int) -> Texts:
 
 
 def together(model: GPT, prompts: Texts, tokens: int) -> Texts:
-    batch = Together(model)
+    batch = GenerationBatch(model, chunk=chunk_size(model))
     keys = [batch.join(prompt, GREEDY, max_tokens=tokens) for prompt in prompts]
     found: dict[int, list[int]] = {}
     while batch.texts:

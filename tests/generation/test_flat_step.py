@@ -8,12 +8,13 @@ from torch.nn.utils import parametrize
 
 from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.errors import NotFiniteError
-from glasshead.generation.decode import PlainDecoder, generate
-from glasshead.generation.graphed import new_decoder
+from glasshead.generation import batch as batch_module
+from glasshead.generation.batch import GenerationBatch
+from glasshead.generation.decode import generate
+from glasshead.generation.flat_step import FlatStep, supports_flat_step
 from glasshead.generation.int8 import to_int8
-from glasshead.generation.lean import LeanDecoder, LeanStep, lean_serves
 from glasshead.generation.sampling import GREEDY
-from glasshead.generation.together import Together
+from glasshead.generation.step import ModuleStep, pick_step
 from glasshead.model.layers import Block
 from glasshead.observe.ablation import Edge, ablating
 from glasshead.observe.recording import observing
@@ -35,18 +36,29 @@ KINDS = [
 ]
 
 
-def logits(decoder: PlainDecoder, steps: int) -> list[torch.Tensor]:
-    """What each step chose from."""
-    found = []
-    inner = decoder._logits
+def batch_of(model, prompts, kind=pick_step, max_tokens=3 * MAX_LEN):
+    """A batch whose step is of that kind."""
+    batch = GenerationBatch(model)
+    for prompt in prompts:
+        batch.join(prompt, GREEDY, max_tokens=max_tokens)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch_module, "pick_step", kind)
+        batch.step()
+    return batch
 
-    def kept() -> torch.Tensor:
-        found.append(inner())
-        return found[-1]
 
-    decoder._logits = kept
-    for _ in range(steps):
-        decoder.step()
+def logits(batch, steps):
+    """What the ids of some steps were picked from."""
+    found, pick = [], batch_module._pick
+
+    def kept(logits, *more):
+        found.append(logits)
+        return pick(logits, *more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batch_module, "_pick", kept)
+        for _ in range(steps):
+            batch.step()
     return found
 
 
@@ -54,9 +66,8 @@ def logits(decoder: PlainDecoder, steps: int) -> list[torch.Tensor]:
 @pytest.mark.parametrize("prompts", [PROMPTS, PADDED], ids=["even", "padded"])
 def test_every_kind_of_model_gets_the_logits_that_its_modules_give(kind, prompts):
     model, steps = tiny(**kind), 2 * MAX_LEN
-    flat = new_decoder(model, prompts, GREEDY, max_tokens=steps)
-    assert type(flat) is LeanDecoder
-    plain = PlainDecoder(model, prompts, GREEDY)
+    flat, plain = batch_of(model, prompts), batch_of(model, prompts, ModuleStep)
+    assert type(flat._step) is FlatStep
     for ours, theirs in zip(logits(flat, steps), logits(plain, steps), strict=True):
         assert torch.allclose(ours, theirs, rtol=0, atol=1e-12)
 
@@ -64,47 +75,28 @@ def test_every_kind_of_model_gets_the_logits_that_its_modules_give(kind, prompts
 def test_eight_bits_and_other_dtypes_too():
     model = tiny(d_model=96, n_kv_heads=2, positions="rotary").float()
     for other in (to_int8(model), model, tiny().bfloat16()):
-        flat = new_decoder(other, PROMPTS, GREEDY, max_tokens=7)
-        assert type(flat) is LeanDecoder
-        for ours, theirs in zip(
-            logits(flat, 7), logits(PlainDecoder(other, PROMPTS, GREEDY), 7), strict=True
-        ):
+        flat, plain = batch_of(other, PROMPTS), batch_of(other, PROMPTS, ModuleStep)
+        assert type(flat._step) is FlatStep
+        for ours, theirs in zip(logits(flat, 7), logits(plain, 7), strict=True):
             assert torch.allclose(ours, theirs, rtol=0, atol=2e-6)
 
 
 @pytest.fixture
 def calls(monkeypatch):
     """How many texts each flat step had."""
-    found, call = [], LeanStep.__call__
+    found, call = [], FlatStep.__call__
 
     def counted(self, ids, *more):
         found.append(len(ids))
         return call(self, ids, *more)
 
-    monkeypatch.setattr(LeanStep, "__call__", counted)
+    monkeypatch.setattr(FlatStep, "__call__", counted)
     return found
 
 
 def test_the_flat_step_is_what_runs(calls):
-    model = tiny()
-    list(generate(model, PROMPTS, GREEDY, max_tokens=4))
+    list(generate(tiny(), PROMPTS, GREEDY, max_tokens=4))
     assert calls == [2, 2, 2]
-    together = Together(model)
-    for prompt in PROMPTS:
-        together.join(prompt, max_tokens=4)
-    for _ in range(4):
-        together.step()
-    assert calls[3:] == [2, 2, 2]
-
-
-def test_a_text_that_ends_leaves_the_others_as_they_were():
-    model = tiny(positions="rotary")
-    ours, theirs = (kind(model, PROMPTS, GREEDY) for kind in (LeanDecoder, PlainDecoder))
-    for step in range(MAX_LEN):
-        if step == 2:
-            ours.finish(0)
-            theirs.finish(0)
-        assert ours.step() == theirs.step()
 
 
 class OwnBlock(Block):
@@ -136,17 +128,16 @@ def given_class(part, kind):
 )
 def test_what_cannot_be_written_flat_goes_the_usual_way(change):
     model = tiny()
-    assert lean_serves(model)
+    assert supports_flat_step(model)
     change(model)
-    assert type(new_decoder(model, PROMPTS, GREEDY, max_tokens=3)) is PlainDecoder
-    assert Together(model)._lean is None
+    assert type(pick_step(model)) is ModuleStep
 
 
 @pytest.mark.parametrize(
     "kind", [{"softcap": 2.0}, {"positions": "alibi"}, {"backend": "explicit"}]
 )
 def test_models_with_scores_of_their_own_go_the_usual_way(kind):
-    assert type(new_decoder(tiny(**kind), PROMPTS, GREEDY, max_tokens=3)) is PlainDecoder
+    assert type(pick_step(tiny(**kind))) is ModuleStep
 
 
 def test_a_hook_on_everything_is_called(calls):
@@ -160,41 +151,39 @@ def test_a_hook_on_everything_is_called(calls):
     assert calls == []
 
 
-def test_who_begins_to_watch_on_the_way_sees_the_tokens_that_follow():
+def ids(batch):
+    return [new.id for new in batch.step()]
+
+
+def test_hooks_that_are_attached_on_the_way_see_the_tokens_that_follow(calls):
     model = tiny()
-    decoder = LeanDecoder(model, PROMPTS, GREEDY)
-    plain = PlainDecoder(model, PROMPTS, GREEDY)
-    steps = [decoder.step() for _ in range(3)]
+    batch, plain = batch_of(model, PROMPTS), batch_of(model, PROMPTS, ModuleStep)
+    steps = [ids(batch) for _ in range(2)]
     with observing(model) as seen:
-        steps.append(decoder.step())
-    steps.append(decoder.step())
+        steps.append(ids(batch))
+    steps.append(ids(batch))
     assert seen.shape(0)[2] == 1
-    assert steps == [plain.step() for _ in range(5)]
+    assert calls == [2, 2, 2]
+    assert steps == [ids(plain) for _ in range(4)]
 
 
 @pytest.mark.parametrize("at_first", [True, False])
 @pytest.mark.parametrize("what", [{"heads": [(0, 1), (1, 2)]}, {"edges": [Edge(key=1)]}], ids=str)
-def test_ablation_is_of_what_is_written_too(at_first, what):
+def test_ablation_changes_generated_text_too(at_first, what):
     model = tiny(positions="rotary")
-    flat, plain = LeanDecoder(model, PROMPTS, GREEDY), PlainDecoder(model, PROMPTS, GREEDY)
-    together = Together(model)
-    for prompt in PROMPTS:
-        together.join(prompt, GREEDY, max_tokens=9)
+    flat, plain = batch_of(model, PROMPTS), batch_of(model, PROMPTS, ModuleStep)
+    free = [list(row) for row in logits(batch_of(model, PROMPTS), 3)]
     if not at_first:
-        for each in (flat, plain, together):
-            each.step()
+        assert ids(flat) == ids(plain)
     with ablating(model, **what):
         ours, theirs = logits(flat, 3), logits(plain, 3)
-        ids = [[new.id for new in together.step()] for _ in range(3)]
     assert all(map(torch.equal, ours, theirs))
-    assert ids == [row.argmax(-1).tolist() for row in theirs]
+    assert not torch.allclose(ours[0][0], free[0][0])
 
 
 def test_a_state_that_is_loaded_on_the_way_counts_from_the_next_token():
     model, other = tiny(0), tiny(1)
-    flat, plain = LeanDecoder(model, PROMPTS, GREEDY), PlainDecoder(model, PROMPTS, GREEDY)
-    for decoder in (flat, plain):
-        decoder.step()
+    flat, plain = batch_of(model, PROMPTS), batch_of(model, PROMPTS, ModuleStep)
     model.load_state_dict(other.state_dict(), assign=True)
     assert all(map(torch.allclose, logits(flat, 3), logits(plain, 3)))
 
@@ -221,9 +210,9 @@ def tiny_on_cpu():
 )
 def test_nan_is_an_error_and_not_a_text(place, dtype, window):
     model = tiny(window=window).to(dtype)
-    decoder = LeanDecoder(model, [[3, 1], [4, 1]], GREEDY)
-    decoder.step()
+    steps = generate(model, [[3, 1], [4, 1]], GREEDY, max_tokens=5)
+    next(steps)
     with torch.no_grad():
         model.blocks[1].get_submodule(place).weight[0, 0] = torch.nan  # of a query, or a neuron
     with pytest.raises(NotFiniteError):
-        decoder.step()
+        next(steps)
