@@ -13,9 +13,8 @@
 import numpy as np
 import torch
 
+from glasshead import Mask, MultiHeadAttention
 from glasshead.attention import steps
-from glasshead.attention.mask import Mask
-from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.lab.lessons import show_map
 
 words = ["我 I", "爱 love", "吃 eating", "鱼 fish"]

@@ -14,7 +14,7 @@
 
 import torch
 
-from glasshead.attention.multihead import MultiHeadAttention
+from glasshead import MultiHeadAttention
 from glasshead.errors import ConfigError
 from glasshead.lab.lessons import show_map
 

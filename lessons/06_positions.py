@@ -16,7 +16,7 @@
 
 import torch
 
-from glasshead.attention.multihead import MultiHeadAttention
+from glasshead import MultiHeadAttention
 from glasshead.attention.position import RotaryPositions, alibi_slopes
 from glasshead.attention.position import sinusoids as waves
 from glasshead.lab.lessons import show_map

@@ -17,11 +17,10 @@
 import torch
 from torch import nn
 
-from glasshead.attention.mask import Mask
+from glasshead import GPT, GPTConfig, Mask
 from glasshead.lab.ladder import climb, read_text
 from glasshead.lab.lessons import out_folder
 from glasshead.lab.rungs import RUNGS
-from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.layers import Block
 from glasshead.text.tinyworld import corpus
 

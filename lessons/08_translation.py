@@ -22,11 +22,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from glasshead import Transformer, TransformerConfig, observing
 from glasshead.attention.steps import attend
 from glasshead.lab.lessons import show_map
-from glasshead.model.transformer import Memory, Transformer
-from glasshead.model.transformer import TransformerConfig as Config
-from glasshead.observe.recording import observing
+from glasshead.model import Memory
 from glasshead.text.words import WordTokenizer
 
 # zh:
@@ -121,7 +120,8 @@ def taught(steps, mixed):
     torch.manual_seed(0)
     dice = random.Random(0)
     size = {"n_layers": 1, "n_heads": 1, "d_model": 64, "d_ff": 64}
-    model = Transformer(Config(words.vocab_size, dropout=0.0, **size))
+    config = TransformerConfig(words.vocab_size, dropout=0.0, **size)
+    model = Transformer(config)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for _ in range(steps):
         source, target = batch(dice, 32)

@@ -20,14 +20,14 @@
 import torch
 
 import glasshead
-from glasshead.lab.lessons import show_map, trained
-from glasshead.observe.ablation import Edge, ablating
+from glasshead import Edge, ablating
+from glasshead.lab.lessons import run_folder, show_map
 from glasshead.text.tinyworld import World
 from glasshead.training.pronouns import predict_referents, story_batch
 
 settings = {"stories": 3000, "steps": 300, "batch_size": 32}
-path = trained("reader", task="refer", eval_every=150, **settings)
-reader = glasshead.load(path)
+settings |= {"out": run_folder("reader"), "eval_every": 150}
+reader = glasshead.train(preset="reader", **settings)
 model, words = reader.model, reader.tokenizer
 
 # zh:

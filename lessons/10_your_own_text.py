@@ -15,14 +15,13 @@
 # Here the embedded world tells 2,000 little stories to learn from, half in Chinese and half in
 # English. For a text of your own, change `book = Path(stories)` to `book = Path("my.txt")`.
 
-import json
 from math import exp, log
 from pathlib import Path
 
 import torch
 
 import glasshead
-from glasshead.lab.lessons import out_folder, show_map, trained
+from glasshead.lab.lessons import out_folder, run_folder, show_map
 from glasshead.text.tinyworld import corpus
 
 stories = out_folder() / "stories.txt"
@@ -62,11 +61,9 @@ print(f"V = {V}   ln V = {log(V):.2f}")
 # decides on sizes and steps, and it takes a minute and a half on two cores.
 
 settings = {"n_layers": 2, "d_model": 96, "steps": 160, "eval_every": 80}
-path = trained("mine", book, task="text", **settings)
+mine = glasshead.train(book, out=run_folder("mine"), **settings)
 
-history = (path / "metrics.jsonl").read_text().splitlines()
-measured = [json.loads(line) for line in history if "val_loss" in line]
-losses = [each["val_loss"] for each in measured]
+losses = [line["val_loss"] for line in mine.metrics if "val_loss" in line]
 print(*[f"{loss:.2f}" for loss in losses], sep=" → ")
 print(f"{V} → {exp(losses[-1]):.1f}")
 
@@ -91,7 +88,6 @@ if book == stories:
 # We pick the head that looks most at the character before, and draw its weights as it reads a line.
 # The lower triangle is the causal mask; the line just below the diagonal is "the character before".
 
-mine = glasshead.load(path)
 seen = glasshead.look(mine, lines[0][:20])
 tokens = ["·" if type(t) is bytes else t for t in seen.tokens[0]]
 means = [seen.statistics(layer).means() for layer in range(2)]
@@ -118,7 +114,7 @@ assert weights.triu(1).sum() == 0
 temperature = 0.0  # try: temperature = 2.0
 for start in (line[:9] for line in lines):
     how = {"max_tokens": 40, "temperature": temperature}
-    ways = [glasshead.complete(mine, start, seed=s, **how) for s in (1, 2)]
+    ways = [glasshead.generate(mine, start, seed=s, **how) for s in (1, 2)]
     print(*(start + way.replace("\n", " ") for way in ways), sep="\n")
     assert (ways[0] == ways[1]) == (temperature == 0)
 

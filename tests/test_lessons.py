@@ -241,5 +241,5 @@ def at_a_terminal(keys, *args):
 
 def test_at_a_terminal_it_waits_for_enter():
     said = at_a_terminal(b"\n\nq\n", "1", "--lang", "en")
-    assert said.count("Enter goes on") == 3
+    assert said.count("Enter to continue") == 3
     assert "The length is" not in said  # which comes after the third

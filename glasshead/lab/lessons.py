@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Cell", "Code", "Lesson", "LessonText", "find", "lessons", "out_folder", "read", "run",
-    "show_map", "trained", "tried",
+    "run_folder", "show_map", "tried",
 ]  # fmt: skip
 
 # In an installed package they lie inside of it, in a checkout beside it.
@@ -205,17 +205,8 @@ def show_map(
     print(f"→ {path}", file=sys.stderr)
 
 
-def trained(name: str, *sources: str | Path, task: str, **settings: Any) -> Path:
-    """Train a run as `glasshead train` does with these settings, and say where it lies."""
-    from glasshead.training.presets import find_preset, presets_for
-    from glasshead.training.progress import ProgressLines
-    from glasshead.training.start import Context, find_dataset, start_run, unused_path
+def run_folder(name: str) -> Path:
+    """A folder for a lesson's run that does not exist yet."""
+    from glasshead.training.start import unused_path
 
-    dataset, preset = find_dataset(task), find_preset(presets_for(task)[0], task)
-    files = {"sources": sources} if sources else {}
-    path = unused_path(out_folder(), name)
-    context = Context(out_folder() / "tokens", ProgressLines())
-    outcome = start_run(dataset, files, preset, settings, path, context).train()
-    if outcome.signal:  # the loop has caught it, to save what there is
-        raise KeyboardInterrupt
-    return path
+    return unused_path(out_folder(), name)
