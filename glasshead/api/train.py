@@ -23,7 +23,7 @@ from glasshead.training.config import TrainConfig
 from glasshead.training.dataset import Dataset
 from glasshead.training.loop import Trainer
 from glasshead.training.presets import PRESETS, find_preset, presets_for
-from glasshead.training.progress import ProgressListener, clock, new_listener
+from glasshead.training.progress import ProgressListener, format_seconds, new_listener
 from glasshead.training.task import Outcome
 
 __all__ = ["TrainRequest", "run_training", "train"]
@@ -187,7 +187,6 @@ def run_training(
         listener,
         _sample,
         greedy_decoder,
-        listener.on_tokenised,
         processes,
     )
     trainer = _new_trainer(request, context) if processes.first else start.join_run(context)
@@ -299,4 +298,4 @@ def _describe_end(outcome: Outcome, path: Path) -> str:
     found = ", ".join(f"{name} {value:.4f}" for name, value in p.best.items())
     best = f"; best {found} at step {p.best_step:,}" if found else ""
     skipped = f"; {p.skipped} steps skipped, not finite" if p.skipped else ""
-    return f"{outcome.reason} at step {p.step:,} after {clock(p.seconds)}{best}{skipped}"
+    return f"{outcome.reason} at step {p.step:,} after {format_seconds(p.seconds)}{best}{skipped}"

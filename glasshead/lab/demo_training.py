@@ -82,9 +82,9 @@ def _work(job: TrainingJob, reports: Any) -> None:
     from glasshead.training.start import Context, find_dataset, start_run
 
     class Told(ProgressListener):
-        def on_step(self, now: Status) -> None:
-            if now.step % EVERY == 0 or now.done >= 1:
-                reports.put((job.name, (now.done, now.loss)))
+        def on_step(self, status: Status) -> None:
+            if status.step % EVERY == 0 or status.done >= 1:
+                reports.put((job.name, (status.done, status.loss)))
 
     here = {"device": "cpu", "threads": 1, "tensorboard": False}
     context = Context(job.out.parent / "cache", Told())

@@ -242,8 +242,8 @@ class _Curve(ProgressListener):
         self.points: list[Point] = []
         self.speeds: list[float] = []
 
-    def on_step(self, now: Status) -> None:
-        self._stepped(now.step)
+    def on_step(self, status: Status) -> None:
+        self._stepped(status.step)
 
     def on_log(self, step: int, values: dict[str, Any]) -> None:
         if "tokens_per_s" in values:

@@ -45,7 +45,6 @@ class Context:
     listener: ProgressListener
     sampler: "Callable[[GPT, Tokenizer], str] | None" = None
     translator: Callable[[Tokenizer], Translate] | None = None
-    progress: Callable[[int, int], object] = lambda done, total: None  # bytes tokenised
     processes: Processes = ALONE
 
     def save_streams(self, sources: Sequence[str | Path]) -> list[str | Path]:

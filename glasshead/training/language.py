@@ -156,8 +156,9 @@ class TextDataset(Dataset):
         texts, report = context.save_streams(sources["sources"]), Report()
         self.sources, self._sampler = {"sources": texts}, context.sampler
         self.tokenizer = tokenizer or train_tokenizer(texts, config, vocab_size)
+        progress = context.listener.on_tokenised
         self.corpus = read_corpus(
-            texts, self.tokenizer, config, context.cache, progress=context.progress, report=report
+            texts, self.tokenizer, config, context.cache, progress=progress, report=report
         )
         self.fingerprint = self.corpus.fingerprint
         context.say_report(report)

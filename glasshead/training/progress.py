@@ -1,4 +1,4 @@
-"""What is seen of a run while it trains: a bar on a terminal, otherwise a line an evaluation."""
+"""What a run shows while it trains: a bar on a terminal, otherwise a line for each evaluation."""
 
 import math
 import os
@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from types import TracebackType
 from typing import Any
 
 __all__ = [
@@ -15,7 +14,7 @@ __all__ = [
     "ProgressLines",
     "ProgressListener",
     "Status",
-    "clock",
+    "format_seconds",
     "new_listener",
     "sparkline",
 ]
@@ -25,7 +24,7 @@ DRAW_SECONDS = 0.1  # at least, between two drawings of the bar
 
 @dataclass(frozen=True)
 class Status:
-    """Where a run is."""
+    """How far a run is."""
 
     step: int
     done: float  # 0 to 1
@@ -35,44 +34,40 @@ class Status:
 
 
 class ProgressListener:
-    """Hears what happens in a run and shows nothing; the others show it."""
+    """Is called at the events of a run. This one does nothing; subclasses show them."""
 
     def __enter__(self) -> "ProgressListener":
+        """Begin to show the training."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         pass
 
     def on_tokenised(self, done: int, total: int) -> None:
         """So many bytes of the text are tokenised."""
 
-    def on_step(self, now: Status) -> None:
-        pass
+    def on_step(self, status: Status) -> None:
+        """A step was taken."""
 
     def on_log(self, step: int, values: dict[str, Any]) -> None:
-        """A line of metrics.jsonl."""
+        """A line was written to metrics.jsonl."""
 
     def on_evaluation(
-        self, now: Status, values: dict[str, float], best: bool, sample: str | None
+        self, status: Status, values: dict[str, float], best: bool, sample: str | None
     ) -> None:
-        pass
+        """The model was evaluated."""
 
     def say(self, line: str) -> None:
-        pass
+        """Show a message."""
 
 
 class ProgressLines(ProgressListener):
     """One plain line at each evaluation, on stderr."""
 
     def on_evaluation(
-        self, now: Status, values: dict[str, float], best: bool, sample: str | None
+        self, status: Status, values: dict[str, float], best: bool, sample: str | None
     ) -> None:
-        self.say(summary(now, values, best))
+        self.say(_summarize(status, values, best))
 
     def say(self, line: str) -> None:
         print(line, file=sys.stderr, flush=True)
@@ -84,7 +79,8 @@ class ProgressBar(ProgressLines):
     def __init__(self, console: Any, clock: Callable[[], float] = time.monotonic) -> None:
         from rich.progress import BarColumn, Progress, TextColumn
 
-        self._clock, self._drawn, self._started = clock, -math.inf, clock()
+        self._clock, self._drawn = clock, -math.inf
+        self._tokenising_since: float | None = None
         self._bar = Progress(
             TextColumn("step {task.fields[step]}"),
             BarColumn(bar_width=None),
@@ -105,11 +101,13 @@ class ProgressBar(ProgressLines):
         self._bar.start()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self._bar.stop()
 
     def on_tokenised(self, done: int, total: int) -> None:
-        if self._clock() - self._started > 1:
+        now = self._clock()
+        self._tokenising_since = now if self._tokenising_since is None else self._tokenising_since
+        if now - self._tokenising_since > 1:
             end = "\n" if done >= total else ""
             print(f"\rtokenising {100 * done / max(total, 1):.0f} %", end=end, file=sys.stderr)
 
@@ -117,30 +115,28 @@ class ProgressBar(ProgressLines):
         if "loss" in values:
             self._losses.append(values["loss"])
 
-    def on_step(self, now: Status) -> None:
+    def on_step(self, status: Status) -> None:
         if self._clock() - self._drawn < DRAW_SECONDS:
             return
         self._drawn = self._clock()
         self._bar.update(
             self._row,
-            completed=now.done,
-            step=f"{now.step:,}",
-            loss="-" if now.loss is None else f"{now.loss:.3f}",
+            completed=status.done,
+            step=f"{status.step:,}",
+            loss="-" if status.loss is None else f"{status.loss:.3f}",
             curve=sparkline(self._losses, 16),
-            speed=f"{now.tokens_per_s:,.0f}",
-            left="-" if now.seconds_left is None else clock(now.seconds_left),
+            speed=f"{status.tokens_per_s:,.0f}",
+            left="-" if status.seconds_left is None else format_seconds(status.seconds_left),
         )
         self._bar.refresh()
 
     def on_evaluation(
-        self, now: Status, values: dict[str, float], best: bool, sample: str | None
+        self, status: Status, values: dict[str, float], best: bool, sample: str | None
     ) -> None:
-
-        super().on_evaluation(now, values, best, sample)
+        super().on_evaluation(status, values, best, sample)
         if sample is not None:
-            first = " ".join(sample.split())
             self._bar.console.print(
-                f"  {first}",
+                f"  {' '.join(sample.split())}",
                 style="dim",
                 overflow="ellipsis",
                 no_wrap=True,
@@ -153,7 +149,7 @@ class ProgressBar(ProgressLines):
 
 
 def new_listener() -> ProgressListener:
-    """A bar on a terminal, otherwise lines; both on stderr."""
+    """Return a bar on a terminal, otherwise lines; both on stderr."""
     if not sys.stderr.isatty():
         return ProgressLines()
     from rich.console import Console
@@ -163,22 +159,22 @@ def new_listener() -> ProgressListener:
     return ProgressBar(console)
 
 
-def summary(now: Status, values: dict[str, float], best: bool) -> str:
-    parts = [f"step {now.step:>6,}"]
-    if now.loss is not None:
-        parts.append(f"loss {now.loss:.4f}")
+def _summarize(status: Status, values: dict[str, float], best: bool) -> str:
+    parts = [f"step {status.step:>6,}"]
+    if status.loss is not None:
+        parts.append(f"loss {status.loss:.4f}")
     parts += [f"{name} {value:.4f}" for name, value in values.items()]
     if best:
         parts[-1] += " *"
-    if now.tokens_per_s:
-        parts.append(f"{now.tokens_per_s:,.0f} tokens/s")
-    if now.seconds_left:
-        parts.append(f"{clock(now.seconds_left)} left")
+    if status.tokens_per_s:
+        parts.append(f"{status.tokens_per_s:,.0f} tokens/s")
+    if status.seconds_left:
+        parts.append(f"{format_seconds(status.seconds_left)} left")
     return "  ".join(parts)
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """The values as one line of small bars, each the mean of as many.
+    """Draw the values as a line of small bars, each the mean of equally many.
 
     >>> sparkline([8, 7, 6, 5, 4, 3, 2, 1], 4)
     '█▆▃▁'
@@ -193,9 +189,9 @@ def sparkline(values: Sequence[float], width: int) -> str:
     return "".join("▁▂▃▄▅▆▇█"[round(7 * (mean - low) / (high - low or 1.0))] for mean in means)
 
 
-def clock(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """
-    >>> clock(59.6), clock(600), clock(7200)
+    >>> format_seconds(59.6), format_seconds(600), format_seconds(7200)
     ('1:00', '10:00', '2:00:00')
     """
     minutes, rest = divmod(round(seconds), 60)

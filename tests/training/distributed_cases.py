@@ -56,8 +56,8 @@ STOPS = 23  # steps after which some runs are interrupted
 class Stops(ProgressListener):
     """Asks for an end after `STOPS` steps."""
 
-    def on_step(self, now: Status) -> None:
-        if now.step == STOPS:
+    def on_step(self, status: Status) -> None:
+        if status.step == STOPS:
             os.kill(os.getpid(), signal.SIGTERM)
 
 

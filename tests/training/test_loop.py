@@ -44,8 +44,8 @@ class Interrupts(Heard):
         super().__init__()
         self.step, self.number = step, number
 
-    def on_step(self, now):
-        if now.step == self.step:
+    def on_step(self, status):
+        if status.step == self.step:
             os.kill(os.getpid(), self.number)
 
 
@@ -269,8 +269,8 @@ class Steps(Heard):
         super().__init__()
         self.steps = []
 
-    def on_step(self, now):
-        self.steps.append(now)
+    def on_step(self, status):
+        self.steps.append(status)
 
 
 def test_the_time_left_and_the_speed_are_told(tmp_path):

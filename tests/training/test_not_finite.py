@@ -47,7 +47,7 @@ def test_a_skipped_step_leaves_the_parameters_alone():
     seen = []
 
     class Looks(Heard):
-        def on_step(self, now):
+        def on_step(self, status):
             seen.append({name: t.clone() for name, t in parameters(model).items()})
 
     model = new_model()

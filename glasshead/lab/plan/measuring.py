@@ -205,15 +205,15 @@ class _Clock(ProgressListener):
         self._memory: _Memory | None = None
         self._last = 0.0
 
-    def on_step(self, now: Status) -> None:
+    def on_step(self, status: Status) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         if self._memory is not None:
             self.peak = self.static() + self._memory.stop()
             self._memory = None
-        elif now.step > WARM:
+        elif status.step > WARM:
             self.times.append(time.perf_counter() - self._last)
-        if now.step == 1:  # before a step is recorded, after which nothing is allocated
+        if status.step == 1:  # before a step is recorded, after which nothing is allocated
             self._memory = _Memory(self.device)
         self._last = time.perf_counter()
 
