@@ -60,7 +60,7 @@ def serve(
     with server.listen(config) as (sock, config):
         app = create_app(library, config)
         logs.configure()
-        url = server.address(config)
+        url = server.url_of(config)
         print(url, flush=True)
         if _has_browser() if open_ is None else open_:
             _open_browser(f"{url}?key={quote(config.api_key, safe='')}" if config.api_key else url)

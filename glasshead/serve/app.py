@@ -1,4 +1,4 @@
-"""The server: what is served, within which limits, and the routes of all its parts."""
+"""The ASGI app: state, middleware and routes of the server."""
 
 import mimetypes
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ from glasshead.serve.workers import Workers
 __all__ = ["create_app"]
 
 WEB_FOLDER = Path(str(WEB))
-# Not by the machine's table, which may call scripts plain text.
+# The machine's own table may say that scripts are plain text.
 mimetypes.add_type("text/javascript", ".js")
 mimetypes.add_type("text/css", ".css")
 
@@ -59,32 +59,32 @@ def create_app(library: Library, config: ServeConfig) -> FastAPI:
     state.traces = TraceStore(config.seen_count, config.seen_bytes)
     state.workers = Workers(config.running, config.waiting)
     state.engine = Engine(config.batch, config.waiting)
-    state.metrics = _metrics(app)
+    state.metrics = _new_metrics(app)
     handle_errors(app)
     for part in ROUTERS:
         app.include_router(part)
     app.mount("/web", StaticFiles(directory=WEB_FOLDER), name="web")
-    # The last added is the first that a request meets.
+    # The middleware that is added last is the first to get a request.
     app.add_middleware(SecurityMiddleware, config=config)
     app.add_middleware(LoggingMiddleware, metrics=state.metrics)
     return app
 
 
-def _metrics(app: FastAPI) -> Metrics:
+def _new_metrics(app: FastAPI) -> Metrics:
     metrics, state = Metrics(), app.state
-    asked = {
-        "running": ("Requests that compute.", lambda: state.workers.running + state.engine.running),
-        "waiting": ("Requests that wait.", lambda: state.workers.waiting + state.engine.waiting),
+    gauges = {
+        "running": ("Running requests.", lambda: state.workers.running + state.engine.running),
+        "waiting": ("Waiting requests.", lambda: state.workers.waiting + state.engine.waiting),
         "seen": ("Recorded texts in memory.", lambda: len(state.traces)),
         "seen_bytes": ("Bytes of recorded texts in memory.", lambda: state.traces.bytes),
         "models_loaded": ("Models in memory.", lambda: state.library.loaded),
     }
-    for name, (about, read) in asked.items():
-        metrics.ask("gauge", f"glasshead_{name}", about, read)
-    metrics.ask(
+    for name, (about, read) in gauges.items():
+        metrics.poll("gauge", f"glasshead_{name}", about, read)
+    metrics.poll(
         "counter",
         "glasshead_tokens_generated_total",
-        "Tokens that were generated.",
+        "Generated tokens.",
         lambda: state.engine.tokens,
     )
     return metrics
@@ -112,7 +112,7 @@ class ModelList(BaseModel):
 
 @router.get("/api/models")
 def models(request: Request) -> ModelList:
-    """All that is served, and how much one may ask of it."""
+    """All models and .glass files, and the limits of requests."""
     library: Library = request.app.state.library
     config: ServeConfig = request.app.state.config
     limits = ("max_body", "max_text", "max_tokens")
@@ -138,13 +138,13 @@ def standalone_page() -> PageParts:
 
 @router.get("/healthz")
 async def healthz() -> dict[str, str]:
-    """That the server is there."""
+    """Whether the server is up."""
     return {"status": "ok", "version": __version__}
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
 async def metrics(request: Request) -> Any:
-    """What the server did, for Prometheus."""
+    """Metrics for Prometheus."""
     return PlainTextResponse(request.app.state.metrics.text(), media_type=CONTENT_TYPE)
 
 

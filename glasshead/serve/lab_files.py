@@ -1,7 +1,7 @@
-"""What the lab left in a served folder: the ladder's losses, the verdicts on claims.
+"""Read the lab's results in a served folder: the losses of a ladder, the verdicts on claims.
 
-The lab wrote these files, and anybody may have changed them since: what is not as it should be is
-told, and nothing more is passed on than the page shows.
+Files may have been edited since, so they are validated, and only the fields that the page shows are
+passed on.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError
 
 from glasshead.errors import CheckpointError
-from glasshead.serve.run_files import parsed
+from glasshead.serve.run_files import read_json
 
 __all__ = ["read_claim", "read_ladder"]
 
@@ -53,13 +53,13 @@ class LadderFile(BaseModel):
 
 def read_ladder(file: Path) -> dict[str, Any]:
     try:
-        ladder = LadderFile.model_validate(parsed(file))
-    except (OSError, ValueError) as error:  # pydantic's are ValueErrors too
+        ladder = LadderFile.model_validate(read_json(file))
+    except (OSError, ValueError) as error:  # pydantic raises ValueErrors
         raise CheckpointError(
-            f"{file.parent.name}/{file.name} is no ladder: {_reason(error)}",
-            hint="climb it again: glasshead ladder",
+            f"{file.parent.name}/{file.name} is not a valid ladder: {_reason(error)}",
+            hint="write it again with `glasshead ladder`",
         ) from None
-    ladder.text.name = Path(ladder.text.name).name  # not where it lies on this machine
+    ladder.text.name = Path(ladder.text.name).name  # do not send paths of this machine
     return ladder.model_dump()
 
 
@@ -83,9 +83,9 @@ class ClaimFile(BaseModel):
 
 
 def read_claim(number: int, file: Path) -> dict[str, Any]:
-    """A stored claim; one that cannot be read is told with the reason."""
+    """Return a stored claim; if it cannot be read, only its number and the reason."""
     try:
-        found = ClaimFile.model_validate(parsed(file))
+        found = ClaimFile.model_validate(read_json(file))
     except (OSError, ValueError) as error:
         return {"number": number, "reason": _reason(error)}
     return {"number": number, "reason": "", **found.model_dump()}

@@ -1,11 +1,11 @@
-"""What is served: a run, a folder of runs, transformers models and .glass files, or one .glass.
+"""The models that are served: a run, a folder of runs, transformers models and .glass files, or one
+.glass file.
 
     library = Library(Path("runs"))
-    library.list()                  what there is, also what is broken, without reading any weights
+    library.list()                  all entries, also broken ones, without reading any weights
     library.open("poems").loaded    the model, read once and kept while it is in use
 
-A request names what it wants, and the name is looked up among what was found: no path is ever
-made of what a request says.
+The name in a request is looked up among the entries; no path is ever built from a request.
 """
 
 import hashlib
@@ -31,10 +31,10 @@ from glasshead.serve.logs import LOG
 __all__ = ["Entry", "Library", "Served"]
 
 DEEPEST = 2  # folders between the root and a model
-MOST = 1000  # entries
-PATIENCE = 1.0  # seconds of reading that go without saying
-# What makes a folder one of a model, whole or not.
-SIGNS = ("config.json", "model.safetensors", "model.safetensors.index.json", "tokenizer.json")
+MAX_ENTRIES = 1000
+QUIET_SECONDS = 1.0  # listing that takes longer is logged
+# A folder with one of these files is a model, complete or not.
+MODEL_FILES = ("config.json", "model.safetensors", "model.safetensors.index.json", "tokenizer.json")
 
 READ = (".json", ".safetensors", ".jinja", ".spm", "vocab.txt", "merges.txt", ".glass")
 
@@ -43,27 +43,27 @@ Stamp = tuple[tuple[str, int, int, int], ...]
 
 @dataclass(eq=False)
 class Served:
-    """Something that was opened. Who runs the model holds `lock`: a recording sees all it does."""
+    """An open model or .glass file. Hold `lock` to run the model: hooks see every call."""
 
     entry: Entry
-    stamp: str  # another one, when the files have changed
+    stamp: str  # changes when the files change
     loaded: Run | None = None  # of kinds gpt, translator, reader, encoder
-    subject: Inspectable | None = None  # of all but glass; its model is that of `loaded`
+    subject: Inspectable | None = None  # of all kinds but glass; has the model of `loaded`
     atlas: Trace | None = None  # of glass
-    whole: Callable[[], bool] = lambda: True  # False if the atlas may no longer be touched
-    evicted: bool = False  # the library keeps it no more; who still uses it lets go soon
+    whole: Callable[[], bool] = lambda: True  # False if the .glass file may no longer be read
+    evicted: bool = False  # the library has dropped it; users should let go of it soon
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Location:
     path: Path
     stamp: Stamp
-    wrong: str = ""  # why it is not even looked at
+    wrong: str = ""  # why its files are not read
 
 
 class Library:
-    """What lies in one folder."""
+    """The models of one folder."""
 
     def __init__(self, root: Path, device: torch.device | None = None, keep: int = 4) -> None:
         self.root, self.device, self.keep = root.resolve(), device or torch.device("cpu"), keep
@@ -73,42 +73,42 @@ class Library:
         if not self.root.is_dir() and self.root.suffix != ".glass":
             raise InputError(
                 f"{root} is neither a folder nor a .glass file",
-                hint="name a run, a folder of runs, or what `glasshead atlas` wrote",
+                hint="name a run, a folder of runs, or a file that `glasshead atlas` wrote",
             )
         self.single = not self.root.is_dir() or _is_model(self.root)
-        self._known: dict[str, Path] = {}  # as the last walk found them
+        self._known: dict[str, Path] = {}  # found by the last walk
         self._described: dict[str, tuple[Stamp, Entry]] = {}
         self._open: OrderedDict[str, Served] = OrderedDict()
         self._opening: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
 
     def list(self) -> "list[Entry]":
-        """Everything that there is now, by name."""
-        places, began, told = self._places(), time.monotonic(), False
+        """Return all current entries, by name."""
+        places, began, logged = self._locations(), time.monotonic(), False
         found: list[Entry] = []
         for name, place in places.items():
-            if not told and time.monotonic() - began > PATIENCE:
+            if not logged and time.monotonic() - began > QUIET_SECONDS:
                 about = {"models": len(places), "done": len(found)}
                 LOG.info("reading", extra={"about": about})
-                told = True
+                logged = True
             found.append(self._entry(name, place))
         return found
 
     def paths(self) -> dict[str, Path]:
-        """Where everything lies, by name."""
-        return {name: place.path for name, place in self._places().items()}
+        """Return the paths of all entries, by name."""
+        return {name: place.path for name, place in self._locations().items()}
 
     def find(self, name: str) -> Entry:
-        """One of the list."""
-        return self._entry(name, self._place(name))
+        """Return one entry; raise NotFoundError if there is none of that name."""
+        return self._entry(name, self._location(name))
 
     def open(self, name: str) -> Served:
-        """The model or the atlas of that name; read anew if its files have changed."""
-        place = self._place(name)
-        stamp = _short(place.stamp)
+        """Return the open model or .glass file; read it again if its files have changed."""
+        place = self._location(name)
+        stamp = _hash(place.stamp)
         with self._lock:
             opening = self._opening.setdefault(name, threading.Lock())
-        with opening:  # whoever asks for the same meanwhile waits for this one
+        with opening:  # other threads that open the same model wait here
             with self._lock:
                 known = self._open.get(name)
                 if known is not None and known.stamp == stamp:
@@ -116,20 +116,21 @@ class Library:
                     return known
             entry = self._entry(name, place)
             if entry.kind == "broken":
-                raise CheckpointError(f"{name} is broken: {entry.reason}", hint="choose another")
+                raise CheckpointError(
+                    f"{name} is broken: {entry.reason}", hint="choose another model"
+                )
             try:
                 served = self._read(entry, place.path, stamp)
             except GlassheadError as error:
-                self._remember(name, place, entry.broken(self._told(error)))
-                raise CheckpointError(
-                    f"{name} is broken: {self._told(error)}", hint=error.hint
-                ) from None
-            self._put(name, served)
+                reason = self._hide_root(str(error))
+                self._remember(name, place, entry.broken(reason))
+                raise CheckpointError(f"{name} is broken: {reason}", hint=error.hint) from None
+            self._keep(name, served)
             return served
 
     def path(self, name: str) -> Path:
-        """Where it lies; its own files are found below it."""
-        return self._place(name).path
+        """Return the path of an entry."""
+        return self._location(name).path
 
     @property
     def loaded(self) -> int:
@@ -137,14 +138,14 @@ class Library:
 
     def _read(self, entry: Entry, path: Path, stamp: str) -> Served:
         if entry.kind == "glass":
-            whole = _unshrunk(path)
+            whole = _shrink_check(path)
             return Served(entry, stamp, atlas=open_glass(path), whole=whole)
         if entry.kind == "transformers":
             return Served(entry, stamp, subject=TransformersFolder(path, self.device))
         loaded = load(path)
         return Served(entry, stamp, loaded, make_inspectable(loaded, self.device))
 
-    def _put(self, name: str, served: Served) -> None:
+    def _keep(self, name: str, served: Served) -> None:
         with self._lock:
             old = [self._open.pop(name)] if name in self._open else []
             self._open[name] = served
@@ -153,7 +154,7 @@ class Library:
         for each in old:
             each.evicted = True
 
-    def _entry(self, name: str, place: _Place) -> Entry:
+    def _entry(self, name: str, place: _Location) -> Entry:
         with self._lock:
             stamp, entry = self._described.get(name, ((), None))
         if entry is None or stamp != place.stamp:
@@ -161,41 +162,39 @@ class Library:
                 entry = Entry(name, name.rpartition("/")[2], "broken", place.wrong)
             else:
                 entry = describe(name, place.path)
-                entry = replace(entry, reason=self._hidden(entry.reason))
+                entry = replace(entry, reason=self._hide_root(entry.reason))
             self._remember(name, place, entry)
         return entry
 
-    def _remember(self, name: str, place: _Place, entry: Entry) -> None:
+    def _remember(self, name: str, place: _Location, entry: Entry) -> None:
         with self._lock:
             self._described[name] = (place.stamp, entry)
 
-    def _told(self, error: GlassheadError) -> str:
-        return self._hidden(str(error))
-
-    def _hidden(self, text: str) -> str:
-        """Without where the folder lies on this machine, which is nobody's business, and without
-        halves of characters, which a config may hold and no answer can."""
+    def _hide_root(self, text: str) -> str:
+        """Remove the path of the served folder, and lone surrogates, which UTF-8 cannot encode."""
         text = text.encode("utf-8", "replace").decode()
         return text.replace(f"{self.root}{os.sep}", "").replace(str(self.root), self.root.name)
 
-    def _place(self, name: str) -> _Place:
-        """One model: only a name that is not known, or is gone, costs a walk through the folder."""
+    def _location(self, name: str) -> _Location:
+        """Return where a model is; walk the folder only if the name is unknown or its path gone."""
         path = self._known.get(name)
         if path is not None and path.exists():
-            return self._placed(path)
-        found = self._places()
+            return self._inspect(path)
+        found = self._locations()
         if name not in found:
-            raise NotFoundError(f"there is no '{name[:200]}' here", hint="/api/models lists all")
+            raise NotFoundError(
+                f"there is no model '{name[:200]}'", hint="GET /api/models lists all"
+            )
         return found[name]
 
-    def _places(self) -> dict[str, _Place]:
+    def _locations(self) -> dict[str, _Location]:
         if self.single:
-            return {_utf8(self.root.name): self._placed(self.root)}
-        found: dict[str, _Place] = {}
+            return {_utf8(self.root.name): self._inspect(self.root)}
+        found: dict[str, _Location] = {}
         for path in self._walk(self.root, DEEPEST):
             name = _utf8(path.relative_to(self.root).as_posix())
-            found[name] = self._placed(path)
-            if len(found) >= MOST:
+            found[name] = self._inspect(path)
+            if len(found) >= MAX_ENTRIES:
                 break
         self._known = {name: place.path for name, place in found.items()}
         return found
@@ -207,41 +206,44 @@ class Library:
             return
         for path in inside:
             if path.name.startswith("."):
-                continue  # also what is being written, which has such a name until it is whole
+                continue  # hidden, or still being written under a temporary name
             if path.suffix == ".glass" or _is_model(path):
                 yield path
             elif depth > 0 and path.is_dir() and self._is_inside(path):
                 yield from self._walk(path, depth - 1)
 
-    def _placed(self, path: Path) -> _Place:
-        """A path with what tells when its files change, unless a link leads out of the root."""
+    def _inspect(self, path: Path) -> _Location:
+        """Return a path with the stamp of its files; `wrong` if they must not be read."""
         try:
             files = [path] if not path.is_dir() else [path, *_files(path)]
-            wrong = next((told for file in files if (told := self._wrong(path, file))), "")
-            # Of a run that trains, only the model counts: the rest changes all the time.
+            wrong = next((why for file in files if (why := self._why_unsafe(path, file))), "")
+            # In a run that trains, only the model counts: other files change all the time.
             read = [f for f in files if f.name.endswith(READ) and f.parent.name != "state"]
             stats = [] if wrong else [(file.name, file.stat()) for file in read]
         except OSError as error:
-            return _Place(path, (), f"cannot be read: {error.strerror}")
-        return _Place(path, tuple((n, s.st_mtime_ns, s.st_size, s.st_ino) for n, s in stats), wrong)
+            return _Location(path, (), f"cannot be read: {error.strerror}")
+        return _Location(
+            path, tuple((n, s.st_mtime_ns, s.st_size, s.st_ino) for n, s in stats), wrong
+        )
 
-    def _wrong(self, path: Path, file: Path) -> str:
-        """Why a file of a model is not to be opened."""
+    def _why_unsafe(self, path: Path, file: Path) -> str:
+        """Return why a file of a model must not be opened, or an empty string."""
         what = "it" if file == path else _utf8(file.name)
         if not self._is_inside(file):
-            return f"{what} is a link that leads out of the folder"
+            return f"{what} is a link to outside of the folder"
         if file.name.endswith(READ) and not file.is_file() and (file != path or not path.is_dir()):
-            return f"{what} is no file"  # a pipe would be waited for
+            return f"{what} is not a regular file"  # reading a pipe would block
         return "" if _utf8(str(file)) == str(file) else "its name is not UTF-8"
 
     def _is_inside(self, path: Path) -> bool:
         return Path(os.path.realpath(path)).is_relative_to(self.root)
 
 
-def _unshrunk(path: Path) -> Callable[[], bool]:
-    """Whether a file still has all it had: to touch what was cut off would end the program.
+def _shrink_check(path: Path) -> Callable[[], bool]:
+    """Return a function that tells whether a memory-mapped file still has its size.
 
-    One that was deleted, or replaced by another, lives on for whoever has it open.
+    Reading past its new end would crash the process. A file that was deleted or replaced can still
+    be read.
     """
     before = path.stat()
 
@@ -256,19 +258,19 @@ def _unshrunk(path: Path) -> Callable[[], bool]:
 
 
 def _is_model(path: Path) -> bool:
-    return any((path / name).is_file() for name in SIGNS)
+    return any((path / name).is_file() for name in MODEL_FILES)
 
 
 def _files(folder: Path) -> list[Path]:
-    """What may be read of a model's folder."""
+    """Return the files of a model's folder that may be read."""
     state = folder / "state"
     return sorted([*folder.iterdir(), *(state.iterdir() if state.is_dir() else ())])
 
 
 def _utf8(name: str) -> str:
-    """A name that JSON can carry, whatever the file system has."""
+    """Return a name as valid UTF-8, whatever bytes the file system has."""
     return os.fsencode(name).decode("utf-8", "replace")
 
 
-def _short(stamp: Stamp) -> str:
+def _hash(stamp: Stamp) -> str:
     return hashlib.sha256(repr(stamp).encode()).hexdigest()[:12]

@@ -1,7 +1,7 @@
-"""One JSON object a line on stderr: what happened, never what users wrote.
+"""The log: one JSON object a line on stderr, without any text of users.
 
-Requests are logged by their route ("/api/seen/{seen}/cells"), errors by their type and where they
-arose: paths, queries and messages can hold a user's text.
+Requests are logged by their route ("/api/seen/{seen}/cells"), errors by their type and traceback:
+paths, queries and messages can contain a user's text.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from glasshead.errors import ClosingError
-from glasshead.serve.error_replies import failure
+from glasshead.serve.error_replies import error_body, error_reply
 from glasshead.serve.metrics import Metrics
 from glasshead.serve.workers import ClientGone
 
@@ -31,11 +31,11 @@ LOG = logging.getLogger("glasshead.serve")
 
 
 def configure(level: int = logging.INFO) -> None:
-    """Send all that this process has to say to stderr, as lines of JSON."""
+    """Write all log records and warnings of this process to stderr, as lines of JSON."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogFormatter())
     logging.captureWarnings(True)
-    threading.excepthook = _in_thread
+    threading.excepthook = _log_thread_error
     for name in ("glasshead", "uvicorn", "asyncio", "py.warnings"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
@@ -49,28 +49,28 @@ class LogFormatter(logging.Formatter):
         if record.name == LOG.name:
             line["event"] = record.msg
         else:
-            # Only its first line: asyncio goes on with what a task was about.
+            # Only the first line: asyncio adds a description of the task, which may quote text.
             message = record.getMessage().partition("\n")[0]
             line |= {"event": record.name, "message": message}
         line |= getattr(record, "about", {})
         if record.exc_info and record.exc_info[1] is not None:
-            line |= _arose(record.exc_info[1])
+            line |= _describe_error(record.exc_info[1])
         return json.dumps(line, ensure_ascii=False)
 
 
-def _in_thread(args: threading.ExceptHookArgs) -> None:
+def _log_thread_error(args: threading.ExceptHookArgs) -> None:
     LOG.error("thread", exc_info=args.exc_value)
 
 
-def _arose(error: BaseException) -> dict[str, Any]:
+def _describe_error(error: BaseException) -> dict[str, Any]:
     frames = traceback.extract_tb(error.__traceback__)
     where = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
     return {"error": type(error).__name__, "where": where[-12:]}
 
 
 class LoggingMiddleware:
-    """ASGI: counts and logs every request, and answers 500 where nothing else did, or 503 when the
-    server ends first."""
+    """ASGI middleware that counts and logs every request; answers 500 after an unexpected error,
+    and 503 when the server shuts down first."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app, self.metrics = app, metrics
@@ -81,7 +81,7 @@ class LoggingMiddleware:
             return
         began, number, sent, size = time.monotonic(), secrets.token_hex(6), 0, 0
 
-        async def told(message: Message) -> None:
+        async def send_and_count(message: Message) -> None:
             nonlocal sent, size
             if message["type"] == "http.response.start":
                 sent = message["status"]
@@ -91,25 +91,25 @@ class LoggingMiddleware:
 
         error: Exception | None = None
         try:
-            await self.app(scope, receive, told)
+            await self.app(scope, receive, send_and_count)
         except (ClientGone, ClientDisconnect):
-            sent = sent or 499  # nobody is there to read it
+            sent = sent or 499
         except asyncio.CancelledError:
-            # The server ends, and this request is not done within its grace.
+            # The server shuts down, and the grace period is over.
             if sent:
                 raise
             closing = ClosingError("the server is shutting down", hint="try again in a moment")
-            reply = failure(scope["path"], 503, str(closing), closing.hint)
+            reply = error_reply(scope["path"], 503, str(closing), closing.hint)
             reply.headers["retry-after"] = str(closing.retry_after)
-            await reply(scope, receive, told)
-        except Exception as arisen:
-            error = arisen
+            await reply(scope, receive, send_and_count)
+        except Exception as unexpected:
+            error = unexpected
             if not sent:
-                await JSONResponse(_sorry(number), 500)(scope, receive, told)
+                await JSONResponse(_internal_error(number), 500)(scope, receive, send_and_count)
         finally:
-            self._note(scope, number, sent or 499, size, time.monotonic() - began, error)
+            self._log(scope, number, sent or 499, size, time.monotonic() - began, error)
 
-    def _note(
+    def _log(
         self,
         scope: Scope,
         number: str,
@@ -131,13 +131,8 @@ class LoggingMiddleware:
 METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 
-def _sorry(number: str) -> dict[str, Any]:
-    return {
-        "error": {
-            "message": "something went wrong in the server",
-            "hint": f"its log says more about request {number}",
-            "type": "server_error",
-            "param": None,
-            "code": None,
-        }
-    }
+def _internal_error(number: str) -> dict[str, Any]:
+    """Return a body that OpenAI's clients understand too, whatever the path."""
+    body = error_body("/v1", 500, "an unexpected error occurred in the server")
+    body["error"]["hint"] = f"the server's log has the traceback of request {number}"
+    return body

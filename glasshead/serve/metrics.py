@@ -1,4 +1,4 @@
-"""What the server did, as the text that Prometheus reads.
+"""Metrics of the server in the text format of Prometheus.
 
 metrics.requests.add(route="/api/look", method="POST", status="200")
 metrics.text()
@@ -15,7 +15,7 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 
 
 
 class Counter:
-    """A number that only grows, one for each combination of labels."""
+    """A number that only grows, for each combination of labels."""
 
     kind = "counter"
 
@@ -37,7 +37,7 @@ class Counter:
 
 
 class PolledGauge:
-    """A number that lies elsewhere, asked for when somebody reads it."""
+    """A number that is read from elsewhere at each scrape."""
 
     def __init__(self, kind: str, name: str, about: str, read: Callable[[], float]) -> None:
         self.kind, self.name, self.about, self.read = kind, name, about, read
@@ -47,7 +47,7 @@ class PolledGauge:
 
 
 class Histogram:
-    """How many took at most so many seconds, by route."""
+    """Seconds of requests in buckets, by route."""
 
     kind = "histogram"
 
@@ -79,14 +79,15 @@ class Histogram:
 
 
 class Metrics:
-    """All of a server's; `ask` adds those whose numbers lie elsewhere."""
+    """All metrics of a server."""
 
     def __init__(self) -> None:
         self.requests = Counter("glasshead_requests_total", "Requests by route and status.")
         self.seconds = Histogram("glasshead_request_seconds", "How long requests took.")
         self._all: list[Counter | Histogram | PolledGauge] = [self.requests, self.seconds]
 
-    def ask(self, kind: str, name: str, about: str, read: Callable[[], float]) -> None:
+    def poll(self, kind: str, name: str, about: str, read: Callable[[], float]) -> None:
+        """Add a metric whose value is read at each scrape."""
         self._all.append(PolledGauge(kind, name, about, read))
 
     def text(self) -> str:
@@ -104,7 +105,7 @@ def _labels(labels: tuple[tuple[str, str], ...]) -> str:
     """
     if not labels:
         return ""
-    pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels)
+    pairs = ",".join(f'{name}="{_escape(value)}"' for name, value in labels)
     return f"{{{pairs}}}"
 
 
@@ -116,5 +117,5 @@ def _number(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(float(value))
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

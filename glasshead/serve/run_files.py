@@ -1,8 +1,8 @@
-"""What a run wrote down, read while it may still be writing.
+"""Read the files of a run that may still be training.
 
-A file that grows is read on from a cursor: how far it was read, and a sum of the bytes before that
-place. Resuming a run cuts its files back (`training/run_log.py`); then the sum no longer fits and
-it is read anew from the start. A last line without its end is left for the next time.
+A growing file is read from a cursor: an offset, and a checksum of the bytes before it. Resuming a
+run truncates its files (`training/run_log.py`); then the checksum differs, and the
+file is read from the start again. An incomplete last line is left for the next call.
 """
 
 import json
@@ -15,25 +15,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Growth", "Sample", "parsed", "read_metrics", "read_samples", "tail"]
+__all__ = ["Growth", "Sample", "read_json", "read_metrics", "read_samples", "read_tail"]
 
-CHUNK = 1 << 19  # bytes that one answer is made of
-SUMMED = 256  # bytes before a cursor that its sum is of
-TAIL = 1 << 16  # bytes at a file's end that tell where a run is
-SAMPLES = 50  # the last ones, that are shown
+CHUNK = 1 << 19  # the most bytes to read for one answer
+SUMMED = 256  # bytes before a cursor that its checksum covers
+TAIL = 1 << 16  # bytes at the end of a file that show the state of a run
+SAMPLES = 50  # the last samples to show
 
 Line = dict[str, int | float | bool]
 
 
 @dataclass(frozen=True)
 class Growth:
-    """What a file has more than at the last cursor."""
+    """The new lines of a file since a cursor."""
 
     cursor: str
-    anew: bool  # read from the start: what was known of it before no longer holds
-    more: bool  # there is more already: ask again at once
+    anew: bool  # read from the start: discard earlier lines
+    more: bool  # there is more to read now
     lines: list[Line]
-    damaged: int  # lines that are no metrics
+    damaged: int  # lines that are not metrics
 
 
 @dataclass(frozen=True)
@@ -43,42 +43,42 @@ class Sample:
 
 
 def read_metrics(file: Path, cursor: str = "", most: int = CHUNK) -> Growth:
-    """The lines of metrics.jsonl behind a cursor; "" is the start. No file is an empty one."""
+    """Read metrics.jsonl from a cursor on; "" is the start. A missing file counts as empty."""
     try:
         with open(file, "rb") as opened:
             size = os.fstat(opened.fileno()).st_size
-            start = _place(cursor, size)
-            if start and _sum(opened, start) != cursor:
+            start = _offset(cursor, size)
+            if start and _cursor(opened, start) != cursor:
                 start = 0
             opened.seek(start)
             block = opened.read(most)
             whole = block.rfind(b"\n") + 1
             if not whole and len(block) == most:
-                whole = most  # a line as long as this is none of metrics
+                whole = most  # no line of metrics is this long
             stop = start + whole
-            lines = [_line(line) for line in block[:whole].splitlines() if line.strip()]
+            lines = [_parse_line(line) for line in block[:whole].splitlines() if line.strip()]
             found = [line for line in lines if line is not None]
             damaged = len(lines) - len(found)
             more = start + len(block) < size
-            return Growth(_sum(opened, stop), start == 0, more, found, damaged)
+            return Growth(_cursor(opened, stop), start == 0, more, found, damaged)
     except (FileNotFoundError, NotADirectoryError):
         return Growth("", True, False, [], 0)
 
 
-def tail(file: Path) -> tuple[list[Line], float | None]:
-    """The last lines, and how many seconds ago they were written; None if there is no file."""
+def read_tail(file: Path) -> tuple[list[Line], float | None]:
+    """Return the last lines and their age in seconds, which is None if there is no file."""
     try:
         with open(file, "rb") as opened:
             about = os.fstat(opened.fileno())
             opened.seek(max(0, about.st_size - TAIL))
-            lines = [_line(line) for line in opened.read(TAIL).splitlines()]
+            lines = [_parse_line(line) for line in opened.read(TAIL).splitlines()]
     except OSError:
         return [], None
     return [line for line in lines if line is not None], max(0.0, time.time() - about.st_mtime)
 
 
 def read_samples(file: Path, last: int = SAMPLES, most: int = CHUNK) -> list[Sample]:
-    """The last samples of samples.txt, first to last."""
+    """Return the last samples of samples.txt, in their order."""
     try:
         with open(file, "rb") as opened:
             size = os.fstat(opened.fileno()).st_size
@@ -88,23 +88,23 @@ def read_samples(file: Path, last: int = SAMPLES, most: int = CHUNK) -> list[Sam
         return []
     parts = re.split(r"^--- step (\d{1,15})\n", text, flags=re.MULTILINE)
     found = zip(parts[1::2], parts[2::2], strict=True)
-    return [Sample(int(step), said.removesuffix("\n\n")) for step, said in found][-last:]
+    return [Sample(int(step), text.removesuffix("\n\n")) for step, text in found][-last:]
 
 
-def parsed(file: Path, most: int = 1 << 24) -> Any:
-    """JSON, NaN and infinity as None, halves of characters as "?", which no answer can hold.
+def read_json(file: Path, most: int = 1 << 24) -> Any:
+    """Read JSON so that it can be sent: NaN and infinity become None, lone surrogates "?".
 
-    Raises ValueError for anything else, and OSError.
+    Raises ValueError if it is not JSON or has more than `most` bytes, and OSError.
     """
     with open(file, "rb") as opened:
         data = opened.read(most + 1)
     if len(data) > most:
-        raise ValueError(f"it has more than {most:,} bytes")
+        raise ValueError(f"the file has more than {most:,} bytes")
     try:
         found = json.loads(data, parse_constant=lambda _: None, parse_float=_finite)
         return json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError("the JSON is nested too deeply") from None
 
 
 def _finite(digits: str) -> float | None:
@@ -112,8 +112,8 @@ def _finite(digits: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _line(data: bytes) -> Line | None:
-    """A line of metrics, its numbers alone; None if it is none."""
+def _parse_line(data: bytes) -> Line | None:
+    """Parse the numbers of one metrics line; return None if it is not valid."""
     try:
         line = json.loads(data, parse_constant=lambda _: None, parse_float=_finite)
     except (ValueError, RecursionError):
@@ -127,13 +127,13 @@ def _line(data: bytes) -> Line | None:
     }
 
 
-def _place(cursor: str, size: int) -> int:
+def _offset(cursor: str, size: int) -> int:
     digits = cursor.partition("-")[0]
     place = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else 0
     return place if place <= size else 0
 
 
-def _sum(opened: Any, place: int) -> str:
+def _cursor(opened: Any, place: int) -> str:
     start = max(0, place - SUMMED)
     opened.seek(start)
     return f"{place}-{zlib.crc32(opened.read(place - start)):08x}"

@@ -1,9 +1,8 @@
-"""Who may ask, and how much at once: before anything else looks at a request.
+"""Checks of every request before any route runs: host, origin, API key and size.
 
-The Host header is checked so that no page of another site can reach this server by a name that
-it makes point here; the Origin header, so that none can send it requests with the user's browser.
-An API key comes as `Authorization: Bearer KEY`; a browser brings it once, as /?key=KEY, and gets
-a cookie for it.
+The Host header is checked against DNS rebinding, the Origin header against requests that pages of
+other sites send with the user's browser. The API key comes as `Authorization: Bearer KEY`;
+a browser opens /?key=KEY once and gets a cookie for it.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from glasshead.serve.config import ServeConfig, is_loopback
-from glasshead.serve.error_replies import failure
+from glasshead.serve.error_replies import error_reply
 from glasshead.serve.workers import ClientGone
 
 __all__ = ["CSP", "SecurityMiddleware"]
@@ -46,18 +45,18 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 HOST = re.compile(r"(\[[0-9a-f:.]+\]|[0-9a-z._-]+)(?::[0-9]{1,5})?", re.ASCII)
-OPEN = ("/", "/healthz")  # and what lies in /web/: nothing there is anybody's
-BODY_SECONDS = 30.0  # that a client may take to send its request
+PUBLIC = ("/", "/healthz")  # as is /web/: these need no key
+BODY_SECONDS = 30.0  # the time a client has to send its request
 
 
 class SecurityMiddleware:
-    """ASGI."""
+    """ASGI middleware that refuses requests, and adds security headers to every reply."""
 
     def __init__(self, app: ASGIApp, config: ServeConfig) -> None:
         self.app, self.config = app, config
-        self.names = {"localhost", config.host.lower(), *config.allowed}
-        self.wide = not is_loopback(config.host)
-        if self.wide:
+        self.names = {"localhost", config.host.lower(), *config.allowed_hosts}
+        self.reachable = not is_loopback(config.host)  # from other machines
+        if self.reachable:
             self.names.add(socket.gethostname().lower())
         self.key = None if config.api_key is None else config.api_key.encode()
         self.cookie = f"glasshead-{config.port}"
@@ -69,7 +68,7 @@ class SecurityMiddleware:
             await self.app(scope, receive, send)
             return
 
-        async def guarded(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
@@ -78,62 +77,58 @@ class SecurityMiddleware:
                 headers.setdefault("cache-control", "no-cache" if web else "no-store")
             await send(message)
 
-        refused = self._refused(scope)
-        if refused is None:
+        path = scope["path"]
+        refusal = self._refuse(scope)
+        if refusal is None:
             try:
-                body = await asyncio.wait_for(self._body(scope, receive), BODY_SECONDS)
+                body = await asyncio.wait_for(self._read_body(scope, receive), BODY_SECONDS)
             except TimeoutError:
-                refused = failure(scope["path"], 408, "the request took too long to arrive")
+                refusal = error_reply(
+                    path, 408, f"the request took over {BODY_SECONDS:g} s to arrive"
+                )
             except _TooLarge:
-                refused = failure(
-                    scope["path"],
+                refusal = error_reply(
+                    path,
                     413,
                     f"the request has more than {self.config.max_body:,} bytes",
                     "send less at once, or start the server with a larger --max-body",
                 )
-        if refused is not None:
-            # What is left of its body is not read.
-            refused.headers["connection"] = "close"
-            await refused(scope, receive, guarded)
+        if refusal is not None:
+            # The rest of the body is not read.
+            refusal.headers["connection"] = "close"
+            await refusal(scope, receive, send_with_headers)
             return
 
-        async def replayed() -> Message:
+        async def receive_body() -> Message:
             nonlocal body
             if body is None:
                 return await receive()
             message, body = {"type": "http.request", "body": body, "more_body": False}, None
             return message
 
-        await self.app(scope, replayed, guarded)
+        await self.app(scope, receive_body, send_with_headers)
 
-    def _refused(self, scope: Scope) -> Response | None:
+    def _refuse(self, scope: Scope) -> Response | None:
+        """Return the reply to a request that is not allowed, or that gets a cookie; else None."""
         headers, path = Headers(scope=scope), scope["path"]
         hosts = headers.getlist("host")
-        if len(hosts) != 1 or not self._is_ours(hosts[0]):
-            return failure(
-                path,
-                421,
-                "the Host header does not name this server",
-                "use its address, or start it with --allow-host NAME",
-            )
-        if not all(self._is_own(origin, hosts[0]) for origin in headers.getlist("origin")):
-            return failure(path, 403, "the request comes from a page of another site")
-        if self.key is None or path in OPEN or path.startswith("/web/"):
-            return self._with_cookie(scope)
+        if len(hosts) != 1 or not self._is_own_host(hosts[0]):
+            hint = "use the server's address, or start it with --allow-host NAME"
+            return error_reply(path, 421, "the Host header does not name this server", hint)
+        if not all(self._is_own_origin(origin, hosts[0]) for origin in headers.getlist("origin")):
+            return error_reply(path, 403, "the request comes from a page of another site")
+        if self.key is None or path in PUBLIC or path.startswith("/web/"):
+            return self._set_cookie(scope)
         if self._has_key(headers):
             return None
-        reply = failure(
-            path,
-            401,
-            "the API key is missing or wrong",
-            "send it as 'Authorization: Bearer KEY'; in a browser, open /?key=KEY once",
-        )
+        hint = "send it as 'Authorization: Bearer KEY'; in a browser, open /?key=KEY once"
+        reply = error_reply(path, 401, "the API key is missing or wrong", hint)
         reply.headers["www-authenticate"] = "Bearer"
         return reply
 
-    def _is_ours(self, host: str) -> bool:
-        """Whether a Host header names this server. An address cannot be made to point elsewhere,
-        so one that reaches us is ours."""
+    def _is_own_host(self, host: str) -> bool:
+        """Whether a Host header names this server. An IP address always does: DNS cannot
+        redirect it."""
         found = HOST.fullmatch(host.lower())
         if found is None:
             return False
@@ -142,41 +137,47 @@ class SecurityMiddleware:
             address = ipaddress.ip_address(name)
         except ValueError:
             return name in self.names
-        return self.wide or address.is_loopback or name in self.names
+        return self.reachable or address.is_loopback or name in self.names
 
-    def _is_own(self, origin: str, host: str) -> bool:
-        """Whether a page of this server asks; behind a proxy that has one of the allowed names."""
+    def _is_own_origin(self, origin: str, host: str) -> bool:
+        """Whether the request comes from a page of this server, by one of its allowed names."""
         try:
             url = urlsplit(origin)
         except ValueError:
             return False
-        return url.netloc.lower() == host.lower() or url.hostname in self.config.allowed
+        return url.netloc.lower() == host.lower() or url.hostname in self.config.allowed_hosts
 
     def _has_key(self, headers: Headers) -> bool:
         assert self.key is not None
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return hmac.compare_digest(given.strip().encode(), self.key)
-        # Beside those of every other server on this machine, whatever they wrote into theirs.
-        kept = cookie_parser(headers.get("cookie", "")).get(self.cookie, "")
-        return hmac.compare_digest(kept.encode(), _cookie(self.key))
+        # Cookies are shared by all ports of a host, so the name includes the port.
+        cookie = cookie_parser(headers.get("cookie", "")).get(self.cookie, "")
+        return hmac.compare_digest(cookie.encode(), _cookie_value(self.key))
 
-    def _with_cookie(self, scope: Scope) -> Response | None:
-        """/?key=KEY becomes a cookie, and is no longer in the address."""
+    def _set_cookie(self, scope: Scope) -> Response | None:
+        """Turn /?key=KEY into a cookie and redirect to /, so that the address does not show it."""
         query = scope["query_string"]
         if self.key is None or scope["path"] != "/" or b"key=" not in query:
             return None
         given = parse_qs(query.decode("latin-1")).get("key", [""])[0]
         if not hmac.compare_digest(given.encode(), self.key):
-            return failure("/", 401, "the API key is wrong", "open /?key=KEY with the right one")
+            return error_reply(
+                "/", 401, "the API key is wrong", "open /?key=KEY with the right one"
+            )
         reply = RedirectResponse("/", 303)
         reply.set_cookie(
-            self.cookie, _cookie(self.key).decode(), httponly=True, samesite="strict", path="/"
+            self.cookie,
+            _cookie_value(self.key).decode(),
+            httponly=True,
+            samesite="strict",
+            path="/",
         )
         return reply
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
-        """All of it: a length that is announced is not trusted, and may not be announced."""
+    async def _read_body(self, scope: Scope, receive: Receive) -> bytes | None:
+        """Read the whole body. Content-Length may be missing or wrong, so bytes are counted."""
         announced = Headers(scope=scope).get("content-length", "0")
         if not announced.isdecimal() or int(announced) > self.config.max_body:
             raise _TooLarge
@@ -198,6 +199,6 @@ class _TooLarge(Exception):
     pass
 
 
-def _cookie(key: bytes) -> bytes:
-    """What stands for the key, without being it."""
+def _cookie_value(key: bytes) -> bytes:
+    """Return a hash of the key, so that the cookie does not reveal it."""
     return hashlib.sha256(b"glasshead " + key).hexdigest().encode()

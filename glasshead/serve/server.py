@@ -1,4 +1,4 @@
-"""The socket that a server listens on, taken before anything else begins, and the server on it."""
+"""The listening socket, opened before models are loaded, and the uvicorn server on it."""
 
 import asyncio
 import signal
@@ -14,38 +14,38 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from glasshead.errors import InputError
 from glasshead.serve.config import ServeConfig
 
-__all__ = ["address", "listen", "new_server", "run"]
+__all__ = ["listen", "new_server", "run", "url_of"]
 
-PATIENCE = 30.0  # seconds that a connection may be open without a whole request
+IDLE_SECONDS = 30.0  # a connection without a complete request is closed after this time
 
 
 @contextmanager
 def listen(config: ServeConfig) -> Iterator[tuple[socket.socket, ServeConfig]]:
-    """A listening socket, and the config with the port that it has. Connections wait in it."""
+    """Yield a listening socket, and the config with its actual port. Connections wait in it."""
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    # asyncio sets TCP_NODELAY only where the protocol is named. Without it each answer on a
-    # connection that is kept open waits some 40 ms for the client's delayed ACK.
+    # asyncio sets TCP_NODELAY only if the protocol is given. Without it each reply on a kept-alive
+    # connection waits some 40 ms for the client's delayed ACK.
     sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     with sock:
-        # A server that ended a moment ago leaves its port taken for a minute without this.
+        # Without this, the port of a server that has just stopped is in use for a minute.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             sock.bind((config.host, config.port))
             sock.listen(1024)
-        except (OSError, TypeError, ValueError) as error:  # the last two of what is no name
+        except (OSError, TypeError, ValueError) as error:  # the last two for malformed host names
             raise InputError(
                 f"cannot listen on {config.host}:{config.port}: "
                 f"{getattr(error, 'strerror', None) or error}",
-                hint="choose another --port, or 0 for any that is free; --host is an address of "
-                "this machine",
+                hint="try another --port, or --port 0 for any free one; --host must be an address "
+                "of this machine",
             ) from None
         yield sock, replace(config, port=sock.getsockname()[1])
 
 
-def address(config: ServeConfig) -> str:
-    """What to open in a browser on this machine.
+def url_of(config: ServeConfig) -> str:
+    """Return the URL to open in a browser on this machine.
 
-    >>> address(ServeConfig(port=8123)), address(ServeConfig(host="::1"))
+    >>> url_of(ServeConfig(port=8123)), url_of(ServeConfig(host="::1"))
     ('http://127.0.0.1:8123/', 'http://[::1]:8000/')
     """
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.host, config.host)
@@ -53,25 +53,25 @@ def address(config: ServeConfig) -> str:
 
 
 class Connection(H11Protocol):
-    """One that asks for nothing is closed: uvicorn would wait for its first request, or for the
-    rest of its headers, for ever, and so many silent ones would keep everybody else out."""
+    """Closes idle connections: uvicorn waits forever for the first request or the rest of its
+    headers, so that many silent clients could use up all connections."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._asked = self.cycle  # the request that was last seen here
-        self._watch = self.loop.call_later(PATIENCE, self._look)
+        self._last_cycle = self.cycle
+        self._timer = self.loop.call_later(IDLE_SECONDS, self._close_if_idle)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._watch.cancel()
+        self._timer.cancel()
         super().connection_lost(exc)
 
-    def _look(self) -> None:
-        silent = self.cycle is None or self.cycle.response_complete
-        if silent and self.cycle is self._asked:
+    def _close_if_idle(self) -> None:
+        idle = self.cycle is None or self.cycle.response_complete
+        if idle and self.cycle is self._last_cycle:
             self.transport.close()
             return
-        self._asked = self.cycle
-        self._watch = self.loop.call_later(PATIENCE, self._look)
+        self._last_cycle = self.cycle
+        self._timer = self.loop.call_later(IDLE_SECONDS, self._close_if_idle)
 
 
 def new_server(app: FastAPI, config: ServeConfig) -> uvicorn.Server:
@@ -93,14 +93,14 @@ def new_server(app: FastAPI, config: ServeConfig) -> uvicorn.Server:
 
 
 def run(app: FastAPI, sock: socket.socket, config: ServeConfig) -> bool:
-    """Serve until SIGTERM or SIGINT; what runs then may finish. False if some still computes."""
+    """Serve until SIGTERM or SIGINT, then let requests finish; return False if one still runs."""
     server = new_server(app, config)
 
-    def end(*_: object) -> None:
+    def stop(*_: object) -> None:
         server.should_exit = True
 
-    # uvicorn ends in order at these signals, and then raises them once more, for the old handlers.
+    # uvicorn shuts down at these signals, then raises them again for the previous handlers.
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+        signal.signal(number, stop)
     server.run(sockets=[sock])
     return not app.state.workers.running

@@ -1,4 +1,4 @@
-"""What was recorded stays for a while, so that a page can look into it."""
+"""Recorded traces, kept in memory by id while the page uses them."""
 
 import hashlib
 import json
@@ -21,22 +21,22 @@ __all__ = ["StoredTrace", "TraceStore", "tensor_bytes"]
 
 @dataclass(eq=False)
 class StoredTrace:
-    """A recorded text.
+    """A trace in the store.
 
-    Several threads may ask its atlas at once; `lock` is to be held for statistics and Look views.
+    Several threads may read it at once; statistics and Look views need `lock`.
     """
 
     id: str
     model: str
-    key: Any  # what was asked: text and options
+    key: Any  # text and options of the request
     atlas: Trace
-    size: int | None = None  # bytes in memory, without what is looked at; None: of its tensors
-    whole: Callable[[], bool] = lambda: True  # False if what it lies in may no longer be touched
+    size: int | None = None  # bytes in memory without caches; None for the bytes of its tensors
+    whole: Callable[[], bool] = lambda: True  # False if its file may no longer be read
     lock: threading.RLock = field(default_factory=threading.RLock)
     _view: LookView | None = None
 
     def look_view(self, config: ViewConfig) -> LookView:
-        """The view with these options; the last one is kept, with the maps that it cached."""
+        """Return the view with these options; the last one is kept, with its cached maps."""
         if self._view is None or self._view.config != config:
             self._view = LookView(self.atlas, config)
         return self._view
@@ -47,62 +47,63 @@ class StoredTrace:
 
 
 class TraceStore:
-    """Atlases by id; those not asked for the longest are forgotten first."""
+    """Traces by id; the least recently used are dropped first."""
 
     def __init__(self, max_count: int, max_bytes: int) -> None:
         self.max_count, self.max_bytes = max_count, max_bytes
-        self._kept: OrderedDict[str, StoredTrace] = OrderedDict()
-        self._sizes: dict[str, int] = {}  # as they were when last asked for
+        self._traces: OrderedDict[str, StoredTrace] = OrderedDict()
+        self._sizes: dict[str, int] = {}  # at their last use
         self._lock = threading.Lock()
 
-    def put(self, atlas: Trace, model_id: str, key: Any, **how: Any) -> str:
-        """Keep it, and say under which id: the same model and key always give the same.
+    def put(self, atlas: Trace, model_id: str, key: Any, **settings: Any) -> str:
+        """Store a trace and return its id: the same model and key always give the same id.
 
-        `key` is anything that JSON can hold. `size` and `whole` are for one that lies in a file.
+        `key` is any JSON value. `size` and `whole` are for a trace whose tensors are in a file.
         """
-        name = seen_id(model_id, key)
+        name = trace_id(model_id, key)
         with self._lock:
-            self._kept.pop(name, None)
-            self._kept[name] = new = StoredTrace(name, model_id, key, atlas, **how)
+            self._traces.pop(name, None)
+            self._traces[name] = new = StoredTrace(name, model_id, key, atlas, **settings)
             self._make_room(new)
         return name
 
     def entry(self, name: str) -> StoredTrace:
         with self._lock:
-            seen = self._kept.get(name)
-            if seen is None or not seen.whole():
-                self._forget(name)
+            stored = self._traces.get(name)
+            if stored is None or not stored.whole():
+                self._drop(name)
                 raise NotFoundError(
-                    f"'{name[:80]}' was not recorded, or is forgotten",
-                    hint="look at the text once more",
+                    f"there is no recorded text '{name[:80]}', or no longer",
+                    hint="record the text again: POST /api/look",
                 )
-            self._kept.move_to_end(name)
-            self._make_room(seen)
-            return seen
+            self._traces.move_to_end(name)
+            self._make_room(stored)
+            return stored
 
     def _make_room(self, newest: StoredTrace) -> None:
-        """An atlas grows while it is looked at."""
+        """Update the size of `newest`, whose caches may have grown, and drop old traces."""
         size = tensor_bytes(newest.atlas) if newest.size is None else newest.size
         self._sizes[newest.id] = size + newest.cached_bytes
-        while len(self._kept) > 1 and (
-            len(self._kept) > self.max_count or self._bytes() > self.max_bytes
+        while len(self._traces) > 1 and (
+            len(self._traces) > self.max_count or self._bytes() > self.max_bytes
         ):
-            self._forget(next(iter(self._kept)))
+            self._drop(next(iter(self._traces)))
 
-    def _forget(self, name: str) -> None:
-        self._kept.pop(name, None)
+    def _drop(self, name: str) -> None:
+        self._traces.pop(name, None)
         self._sizes.pop(name, None)
 
     def get(self, name: str) -> Trace:
         return self.entry(name).atlas
 
     def has(self, model_id: str, key: Any) -> str | None:
-        """The id under which the same was recorded already."""
+        """Return the id of the trace with this model and key, or None."""
         with self._lock:
-            return name if (name := seen_id(model_id, key)) in self._kept else None
+            name = trace_id(model_id, key)
+            return name if name in self._traces else None
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._traces)
 
     @property
     def bytes(self) -> int:
@@ -113,23 +114,23 @@ class TraceStore:
         return sum(self._sizes.values())
 
 
-def seen_id(model_id: str, key: Any) -> str:
+def trace_id(model_id: str, key: Any) -> str:
     """
-    >>> seen_id("poems", {"text": "春江"}) == seen_id("poems", {"text": "春江"})
+    >>> trace_id("poems", {"text": "春江"}) == trace_id("poems", {"text": "春江"})
     True
     """
-    asked = json.dumps([model_id, key], sort_keys=True)
-    return hashlib.sha256(asked.encode()).hexdigest()[:20]
+    text = json.dumps([model_id, key], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 def tensor_bytes(atlas: Trace) -> int:
-    """The memory of all its tensors; what several share counts once."""
-    memories = {
+    """Return the bytes of all its tensors; shared storage counts once."""
+    storages = {
         tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
         for record in atlas.layer_traces.values()
         for tensor in _tensors(record)
     }
-    return sum(memories.values())
+    return sum(storages.values())
 
 
 def _tensors(record: LayerTrace) -> Iterator[Tensor]:

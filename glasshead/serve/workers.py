@@ -1,9 +1,11 @@
-"""Computing away from the event loop: so many at once, so many waiting, and none for nobody.
+"""Computation on worker threads, away from the event loop, with limits on running and waiting.
 
-    found = await run_in_worker(request, record, served, text)  # record(served, text, cancel)
+    @router.post("/look")
+    @in_worker
+    def look(request: Request, ask: LookRequest, cancel: CancelToken) -> dict[str, Any]: ...
 
-A function that takes `cancel` is told when its client has gone: `cancel.check()` raises, and so
-does calling it, which makes it a `progress` of `RecordConfig`.
+A function with a parameter `cancel` gets the token of its request: `cancel.check()` raises when the
+client has disconnected, and so does calling it, which makes it a `progress` of `RecordConfig`.
 """
 
 import asyncio
@@ -11,7 +13,7 @@ import inspect
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
@@ -20,17 +22,17 @@ from fastapi import Request
 
 from glasshead.errors import BusyError
 
-__all__ = ["CancelToken", "ClientGone", "Workers", "disconnected", "run_in_worker"]
+__all__ = ["CancelToken", "ClientGone", "Workers", "in_worker", "run_in_worker", "until_disconnect"]
 
 Result = TypeVar("Result")
 
 
 class ClientGone(Exception):
-    """The client has left; there is nobody to answer."""
+    """The client has disconnected."""
 
 
 class CancelToken:
-    """Whether a computation is still wanted."""
+    """Tells a computation that its client has disconnected."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -50,55 +52,66 @@ class CancelToken:
         self.check()
 
 
+def in_worker(fn: Callable[..., Result]) -> Callable[..., Awaitable[Result]]:
+    """Make a route of a function that takes the request first and computes on a worker thread."""
+    signature = inspect.signature(fn)
+    parameters = [p for name, p in signature.parameters.items() if name != "cancel"]
+
+    async def route(request: Request, **kwargs: Any) -> Result:
+        workers: Workers = request.app.state.workers
+        return await workers.run(request, fn, request, **kwargs)
+
+    # Not functools.wraps: FastAPI would unwrap the route and take it for a synchronous one.
+    route.__name__, route.__doc__, route.__module__ = fn.__name__, fn.__doc__, fn.__module__
+    route.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return route
+
+
 async def run_in_worker(
     request: Request, fn: Callable[..., Result], *args: Any, **kwargs: Any
 ) -> Result:
-    """What `fn` gives, computed on a thread within the server's limits."""
     workers: Workers = request.app.state.workers
     return await workers.run(request, fn, *args, **kwargs)
 
 
-async def disconnected(request: Request) -> None:
-    """Returns when the client has gone. The body must have been read."""
+async def until_disconnect(request: Request) -> None:
+    """Return when the client disconnects. The body must have been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 class Workers:
-    """`running` threads, and a line of at most `waiting` before them, first come first served."""
+    """`running` threads, and a queue of at most `waiting` requests, first come first served."""
 
     def __init__(self, running: int, waiting: int) -> None:
         self.limit, self.room = running, running + waiting
         self.inside = 0  # running or waiting
-        self.started = 0
+        self.running = 0
         self._turn = asyncio.Semaphore(running)
         self._pool = ThreadPoolExecutor(running, thread_name_prefix="work")
-        self._seconds = 1.0  # that one takes, about
-
-    @property
-    def running(self) -> int:
-        return self.started
+        self._seconds = 1.0  # moving average of a request
 
     @property
     def waiting(self) -> int:
-        return self.inside - self.started
+        return self.inside - self.running
 
     async def run(
         self, request: Request, fn: Callable[..., Result], *args: Any, **kwargs: Any
     ) -> Result:
+        """Call `fn` on a thread when it is the request's turn; raise BusyError if too many wait."""
         if self.inside >= self.room:
             raise BusyError(
-                f"{self.running} requests are running and {self.waiting} are waiting",
+                f"the server is busy: {self.running} requests are running, {self.waiting} waiting",
                 hint="try again in a moment",
-                retry_after=self._patience(),
+                retry_after=self._expected_wait(),
             )
         cancel = CancelToken()
         if "cancel" in inspect.signature(fn).parameters:
             kwargs["cancel"] = cancel
-        leaving = asyncio.ensure_future(disconnected(request))
+        leaving = asyncio.ensure_future(until_disconnect(request))
         self.inside += 1
         try:
-            await self._own_turn(leaving)
+            await self._wait_for_turn(leaving)
         except BaseException:
             self.inside -= 1
             leaving.cancel()
@@ -106,9 +119,9 @@ class Workers:
         began = time.monotonic()
         loop = asyncio.get_running_loop()
         result = loop.run_in_executor(self._pool, partial(fn, *args, **kwargs))
-        self.started += 1
-        # The thread holds its place until it ends, also when nobody waits for it any more.
-        result.add_done_callback(partial(self._ended, began))
+        self.running += 1
+        # A thread counts as running until it ends, even if its client has disconnected.
+        result.add_done_callback(partial(self._release, began))
         try:
             await _first(result, leaving)
             if result.done():
@@ -118,7 +131,7 @@ class Workers:
             cancel.cancel()
             leaving.cancel()
 
-    async def _own_turn(self, leaving: "asyncio.Future[None]") -> None:
+    async def _wait_for_turn(self, leaving: "asyncio.Future[None]") -> None:
         turn = asyncio.ensure_future(self._turn.acquire())
         try:
             await _first(turn, leaving)
@@ -130,16 +143,16 @@ class Workers:
             turn.cancel()
             raise
 
-    def _ended(self, began: float, result: "asyncio.Future[Any]") -> None:
+    def _release(self, began: float, result: "asyncio.Future[Any]") -> None:
         self.inside -= 1
-        self.started -= 1
+        self.running -= 1
         self._turn.release()
         self._seconds += 0.2 * (time.monotonic() - began - self._seconds)
         if not result.cancelled():
-            result.exception()  # one that nobody waits for is no news
+            result.exception()  # else asyncio warns that it was never retrieved
 
-    def _patience(self) -> int:
-        """Seconds until there is likely room."""
+    def _expected_wait(self) -> int:
+        """Return in how many seconds there is likely room."""
         return min(60, max(1, math.ceil(self._seconds * (self.waiting + 1) / self.limit)))
 
     def close(self) -> None:

@@ -75,13 +75,13 @@ def test_special_tokens_that_are_typed_stay_text(loaded, typed):
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        ("{{ raise_exception('no') }}", "refuses these messages: no"),
-        ("{% for", "refuses these messages"),
-        ("{{ messages[0].nothing.more }}", "refuses"),
+        ("{{ raise_exception('no') }}", "rejects these messages: no"),
+        ("{% for", "rejects these messages"),
+        ("{{ messages[0].nothing.more }}", "rejects"),
         ("{{ 1 // 0 }}", "ZeroDivisionError"),
         ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "unsafe"),
         ("{{ messages.append(1) }}", "unsafe"),
-        ("{% for i in range(99999) %}{{ 'cat' * 99 }}{% endfor %}", "longer than"),
+        ("{% for i in range(99999) %}{{ 'cat' * 99 }}{% endfor %}", "has more than"),
         ("{% for i in range(999999) %}x{% endfor %}", "Range too big"),
     ],
 )

@@ -78,7 +78,7 @@ def test_answers_are_sent_without_waiting_for_an_acknowledgement(served):
 
 
 def test_a_silent_connection_is_closed_after_a_while(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(server_module, "PATIENCE", 0.01)
+    monkeypatch.setattr(server_module, "IDLE_SECONDS", 0.01)
     with connect(server(tmp_path)) as silent:
         assert silent.recv(100) == b""
 
@@ -92,7 +92,7 @@ def test_when_patience_ends_unfinished_requests_are_closed_and_answers_are_not(s
 
     def end_patience():
         for connection in list(connections):
-            connection.loop.call_soon_threadsafe(connection._look)
+            connection.loop.call_soon_threadsafe(connection._close_if_idle)
 
     url = f"{mine.url}/v1/completions"
     with connect(mine) as slow, httpx.stream("POST", url, json=ask, timeout=HUNG) as reply:

@@ -52,7 +52,7 @@ def test_reading_that_takes_long_is_told_once(all_kinds, monkeypatch, caplog):
     patient = Library(all_kinds)
     patient.list()
     assert not caplog.records
-    monkeypatch.setattr("glasshead.serve.library.PATIENCE", -1.0)
+    monkeypatch.setattr("glasshead.serve.library.QUIET_SECONDS", -1.0)
     found = Library(all_kinds).list()
     [record] = caplog.records
     assert (record.msg, record.about) == ("reading", {"models": len(found), "done": 0})
@@ -274,7 +274,7 @@ def test_a_link_that_leads_out_is_refused(tmp_path, inside):
     (target / inside if inside else target).symlink_to(secret / inside)
     library = Library(root)
     entry = library.find("linked")
-    assert (entry.kind, "leads out" in entry.reason) == ("broken", True)
+    assert (entry.kind, "link to outside" in entry.reason) == ("broken", True)
     with pytest.raises(CheckpointError):
         library.open("linked")
     assert library.open("good")

@@ -28,5 +28,5 @@ def test_the_folder_is_walked_only_for_a_name_that_is_not_known(tmp_path, monkey
     library.open("second")
     assert len(walks) == 2
     shutil.rmtree(tmp_path / "first")
-    with pytest.raises(NotFoundError, match="no 'first'"):
+    with pytest.raises(NotFoundError, match="no model 'first'"):
         library.open("first")

@@ -252,7 +252,7 @@ def test_a_recording_that_the_server_forgot_is_made_again_once(page, server, wor
     page.goto(f"{mine.url}/#view=atlas&lang=en&model=writer&text={corpus_text()}")
     page.wait_for_selector(READY)
     store = mine.app.state.traces
-    store._forget(next(iter(store._kept)))
+    store._drop(next(iter(store._traces)))
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.locator(".heads button").last.click()

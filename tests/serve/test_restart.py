@@ -134,7 +134,7 @@ def test_beyond_this_machine_it_wants_a_key(cli, tmp_path, monkeypatch):
     monkeypatch.delenv("GLASSHEAD_API_KEY", raising=False)
     done = cli("serve", tmp_path, "--host", "0.0.0.0")
     assert done.code == 2
-    assert "hint: give --api-key" in done.err
+    assert "hint: add --api-key" in done.err
 
 
 def test_a_port_that_is_taken_is_told(cli, tmp_path):

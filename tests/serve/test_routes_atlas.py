@@ -169,7 +169,10 @@ def test_what_does_not_exist_is_said(ask, told, path, status):
 
 def test_texts_that_are_too_long_are_refused_with_a_way_out(server, world_runs):
     mine = server(world_runs, max_tokens=50, max_text=200)
-    for text, said in ((TEXT[:51], "51 tokens, but 50"), (TEXT[:201], "201 characters")):
+    for text, said in (
+        (TEXT[:51], "51 tokens, but writer reads 50"),
+        (TEXT[:201], "201 characters"),
+    ):
         answer = httpx.post(f"{mine.url}/api/atlas", json={"model": "writer", "text": text})
         assert answer.status_code == 400
         assert said in answer.json()["error"]["message"]

@@ -58,8 +58,8 @@ def test_a_file_read_as_it_grows_is_the_file_read_at_once(tmp_path_factory, cuts
 
 @pytest.mark.parametrize("n", [2, 7])
 def test_the_folder_is_walked_as_often_for_many_runs_as_for_few(server, tmp_path, monkeypatch, n):
-    walked, walk = [], Library._places
-    monkeypatch.setattr(Library, "_places", lambda self: walked.append(self) or walk(self))
+    walked, walk = [], Library._locations
+    monkeypatch.setattr(Library, "_locations", lambda self: walked.append(self) or walk(self))
     for i in range(n):
         (tmp_path / f"run-{i}").mkdir()
         (tmp_path / f"run-{i}" / "config.json").write_text("{}")

@@ -11,7 +11,7 @@ from glasshead import load
 from glasshead.attention.steps import mask as masked
 from glasshead.attention.steps import softmax
 from glasshead.generation.opening import open_inspectable
-from glasshead.serve.routes.steps import values_of
+from glasshead.serve.routes.steps import record_values
 from glasshead.serve.workers import CancelToken
 from glasshead.text.tinyworld import World
 from glasshead.text.tokenizer import ByteTokenizer
@@ -100,5 +100,5 @@ def test_the_heads_of_a_group_mix_the_same_values(tmp_path):
         seen = subject.record("abcabda")
     contexts = merged[-1][0, -1].double().view(4, -1)  # of the last token, (H, D)
     for head, context in enumerate(contexts):
-        v = values_of(subject, "abcabda", 1, head, CancelToken())
+        v = record_values(subject, "abcabda", 1, head, CancelToken())
         torch.testing.assert_close(seen.row(1, head, 6).double() @ v, context, rtol=0, atol=1e-5)

@@ -124,7 +124,7 @@ def test_nothing_to_translate_is_no_mistake(served):
     [
         ("", {"text": "<b>猫</b>"}, "'<b>猫</b>' (index 0)"),
         ("", {"text": "猫" * 200_000}, "200,000 characters"),
-        ("", {"model": "reader", "text": "它"}, "reader is no translator"),
+        ("", {"model": "reader", "text": "它"}, "reader is not a translator"),
         ("/look", {"source": [5], "target": [10**6]}, "id 1000000"),
         ("/look", {"source": [5] * 65, "target": [5]}, "65 tokens"),
         ("/look", {"source": [5], "target": [5] * 115}, "115 tokens"),

@@ -198,11 +198,11 @@ def test_no_header_makes_the_guard_fail(authorization, host):
     scope = {"type": "http", "path": "/api/models", "query_string": b"",
              "headers": [(b"host", host), (b"authorization", authorization), (b"cookie", host),
                          (b"origin", authorization)]}  # fmt: skip
-    assert own._refused(scope).status_code in (401, 403, 421)
+    assert own._refuse(scope).status_code in (401, 403, 421)
     cookies = {"headers": [(b"host", b"localhost"), (b"cookie", authorization)]}
-    assert own._refused({**scope, **cookies}).status_code == 401
+    assert own._refuse({**scope, **cookies}).status_code == 401
     query = {"path": "/", "query_string": b"key=" + authorization, "headers": [(b"host", b"[::1]")]}
-    assert own._refused({**scope, **query}).status_code == 401
+    assert own._refuse({**scope, **query}).status_code == 401
 
 
 # How much

@@ -12,7 +12,7 @@ from fastapi import Request
 from glasshead.errors import InputError
 from glasshead.observe.inspectable import RecordConfig
 from glasshead.serve.library import Library
-from glasshead.serve.workers import CancelToken, ClientGone, run_in_worker
+from glasshead.serve.workers import CancelToken, ClientGone, in_worker
 from glasshead.text.tinyworld import World
 
 from .conftest import HUNG, until
@@ -29,11 +29,9 @@ class Slow:
         self.ended: list[int] = []
         self.stopped: list[int] = []
 
-        @app.get("/api/slow")
-        async def slow(request: Request, n: int) -> int:
-            return await run_in_worker(request, self.compute, n)
+        app.get("/api/slow")(in_worker(self.compute))
 
-    def compute(self, n: int, cancel: CancelToken) -> int:
+    def compute(self, request: Request, n: int, cancel: CancelToken) -> int:
         self.began.append(n)
         while not self.go.wait(0.005):
             if cancel.cancelled:
@@ -155,14 +153,12 @@ def test_a_computation_that_cannot_be_stopped_keeps_its_place_until_it_ends(star
     live, _ = start(running=1, waiting=0)
     go, began = threading.Event(), threading.Event()
 
-    def deaf() -> int:
+    @live.app.get("/api/deaf")
+    @in_worker
+    def deaf(request: Request) -> int:
         began.set()
         go.wait(HUNG)
         return 1
-
-    @live.app.get("/api/deaf")
-    async def route(request: Request) -> int:
-        return await run_in_worker(request, deaf)
 
     sock = socket.create_connection(("127.0.0.1", live.port))
     sock.sendall(b"GET /api/deaf HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
@@ -200,12 +196,10 @@ def test_a_computation_that_the_end_of_the_server_cuts_off_is_told(start):
 def test_a_mistake_found_while_computing_is_told(start):
     live, _ = start(running=1)
 
-    def wrong() -> None:
-        raise InputError("the text is empty", hint="write something")
-
     @live.app.get("/api/wrong")
-    async def route(request: Request) -> None:
-        await run_in_worker(request, wrong)
+    @in_worker
+    def wrong(request: Request) -> None:
+        raise InputError("the text is empty", hint="write something")
 
     for _ in range(3):
         reply = httpx.get(f"{live.url}/api/wrong")

@@ -26,7 +26,7 @@ from glasshead.serve.engine import Ask, Engine, Stream, Token
 from glasshead.serve.library import Entry, Library, Served
 from glasshead.serve.openai_replies import ChatReply, CompletionReply, Reply
 from glasshead.serve.openai_requests import ChatAsk, CompletionAsk, GenerationAsk, Model, Models
-from glasshead.serve.workers import ClientGone, disconnected, run_in_worker
+from glasshead.serve.workers import ClientGone, run_in_worker, until_disconnect
 
 __all__ = ["router"]
 
@@ -220,7 +220,7 @@ async def _all(request: Request, streams: Sequence[Stream]) -> list[list[Token]]
         return answers
 
     answering = asyncio.ensure_future(collected())
-    leaving = asyncio.ensure_future(disconnected(request))
+    leaving = asyncio.ensure_future(until_disconnect(request))
     try:
         await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if answering.done():

@@ -1,14 +1,14 @@
-"""The page's Runs: what is being trained, how it goes, and what the lab has found.
+"""The routes of the page's Runs view: training runs, and the results of the lab.
 
-    GET /api/runs                       every run and how far it is; ladders and claims, if any
-    GET /api/runs/{id}/metrics?after=   its metrics behind a cursor, while it trains or later
-    GET /api/runs/{id}/samples          what it wrote on the way
+    GET /api/runs                       every run and its progress; ladders and claims, if any
+    GET /api/runs/{id}/metrics?after=   its metrics since a cursor, while it trains or later
+    GET /api/runs/{id}/samples          texts that it generated while training
     GET /api/runs/{id}/config           its settings
-    GET /api/ladder?id=                 a ladder that `glasshead ladder` climbed
+    GET /api/ladder?id=                 the results of `glasshead ladder`
     GET /api/claims?id=                 the claims of a folder; /api/claims/figure has the pictures
 
-Ids are looked up among what was found: no path is made of what a request says. Files are read on
-the server's own threads, not in the line for computing: a page may ask every second.
+An id is looked up among the folders that were found; no path is built from a request. Files are
+read on FastAPI's threads, not on the workers: the page polls every second.
 """
 
 import re
@@ -22,7 +22,7 @@ from fastapi import APIRouter, Query, Request, Response
 from glasshead.errors import CheckpointError, NotFoundError
 from glasshead.serve.lab_files import read_claim, read_ladder
 from glasshead.serve.library import Entry, Library
-from glasshead.serve.run_files import parsed, read_metrics, read_samples, tail
+from glasshead.serve.run_files import read_json, read_metrics, read_samples, read_tail
 
 __all__ = ["router"]
 
@@ -42,19 +42,19 @@ def runs(request: Request) -> dict[str, Any]:
     entries, paths = library.list(), library.paths()
     return {
         "runs": [
-            _run(library, entry, paths[entry.id])
+            _describe_run(library, entry, paths[entry.id])
             for entry in entries
-            if entry.kind in RUNS and entry.id in paths  # else it was deleted meanwhile
+            if entry.kind in RUNS and entry.id in paths  # else it has just been deleted
         ],
         "ladders": list(_folders(library, _is_ladder)),
         "claims": list(_folders(library, _is_claims)),
     }
 
 
-def _run(library: Library, entry: Entry, path: Path) -> dict[str, Any]:
-    """Where it is, by the last lines that it wrote."""
+def _describe_run(library: Library, entry: Entry, path: Path) -> dict[str, Any]:
+    """Return the state of a run, from its last lines of metrics."""
     metrics, config = (path / name for name in ("metrics.jsonl", "config.json"))
-    lines, age = tail(metrics) if _readable(library, metrics) else ([], None)
+    lines, age = read_tail(metrics) if _readable(library, metrics) else ([], None)
     losses = [line for line in lines if "loss" in line]
     evaluations = [line for line in lines if "val_loss" in line]
     return {
@@ -66,14 +66,14 @@ def _run(library: Library, entry: Entry, path: Path) -> dict[str, Any]:
         "loss": losses[-1]["loss"] if losses else None,
         "val_loss": evaluations[-1]["val_loss"] if evaluations else None,
         "age": age,
-        "steps": _steps(config) if _readable(library, config) else None,
+        "steps": _total_steps(config) if _readable(library, config) else None,
     }
 
 
-def _steps(file: Path) -> int | None:
-    """How many it is to have, if that is known: some train by the clock."""
+def _total_steps(file: Path) -> int | None:
+    """Return the number of steps in the config; None if the run is limited by time."""
     try:
-        steps = parsed(file, 1 << 20)["train"]["steps"]
+        steps = read_json(file, 1 << 20)["train"]["steps"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return steps if type(steps) is int else None
@@ -96,15 +96,15 @@ def samples(request: Request, name: str) -> dict[str, Any]:
 def config(request: Request, name: str) -> dict[str, Any]:
     file = _file(request.app.state.library, name, "config.json")
     try:
-        found = parsed(file)
+        found = read_json(file)
     except (OSError, ValueError) as error:
         raise CheckpointError(
-            f"config.json of {name} cannot be read: {error}", hint="take it from a copy"
+            f"config.json of {name} cannot be read: {error}", hint="restore it from a backup"
         ) from None
     settings = found if isinstance(found, dict) else {}
     parts = {part: settings.get(part) for part in ("model", "train", "data")}
     shown = {part: held if isinstance(held, dict) else {} for part, held in parts.items()}
-    # Where texts lie on this machine is nobody's business: what they are called is enough.
+    # Only the names of files are sent, not paths of this machine.
     for kind in ("sources", "val"):
         if isinstance(places := shown["data"].get(kind), list):
             shown["data"][kind] = [Path(str(place)).name for place in places]
@@ -118,7 +118,7 @@ def ladder(request: Request, id: FolderId = "") -> dict[str, Any]:
 
 @router.get("/claims")
 def claims(request: Request, id: FolderId = "") -> dict[str, Any]:
-    files = _claims(_folder(request.app.state.library, _is_claims, id))
+    files = _claim_files(_folder(request.app.state.library, _is_claims, id))
     return {"claims": [read_claim(number, file) for number, file in sorted(files.items())]}
 
 
@@ -136,28 +136,30 @@ def figure(
         data = file.read_bytes()
         if data.startswith(PNG):
             return Response(data, media_type="image/png")
-    raise NotFoundError(f"claim {number} has no picture ({lang})", hint="glasshead claims draws it")
+    raise NotFoundError(
+        f"claim {number} has no picture ({lang})", hint=f"draw it with `glasshead claims {number}`"
+    )
 
 
 def _file(library: Library, name: str, file: str) -> Path:
-    """A file of a run's folder, which may not be there; links do not lead out."""
+    """Return the path of a file in a run's folder; the file may be missing."""
     path = library.path(name) / file
     if library.find(name).kind not in RUNS or not _readable(library, path):
-        raise NotFoundError(f"'{name[:200]}' has no {file}", hint="/api/runs lists all runs")
+        raise NotFoundError(f"'{name[:200]}' has no {file}", hint="GET /api/runs lists all runs")
     return path
 
 
-def _inside(library: Library, path: Path) -> bool:
+def _is_inside(library: Library, path: Path) -> bool:
     return path.resolve().is_relative_to(library.root)
 
 
 def _readable(library: Library, path: Path) -> bool:
-    """Also where there is nothing yet; a pipe would be waited for."""
-    return _inside(library, path) and (path.is_file() or not path.exists())
+    """Whether it is a file of the library, or missing; reading a pipe would block."""
+    return _is_inside(library, path) and (path.is_file() or not path.exists())
 
 
 def _folders(library: Library, wanted: Any) -> Iterator[str]:
-    """Folders of a kind, by their paths below the root; the root itself is ''."""
+    """Yield the folders of a kind, by their paths below the root; the root itself is ''."""
     level = [library.root] if library.root.is_dir() else []
     for depth in range(DEEPEST + 1):
         for folder in level:
@@ -174,13 +176,13 @@ def _children(library: Library, folder: Path) -> Iterator[Path]:
         return
     for path in inside:
         plain = not path.name.startswith(".") and path.as_posix().isprintable()
-        if plain and path.is_dir() and _inside(library, path):
+        if plain and path.is_dir() and _is_inside(library, path):
             yield path
 
 
 def _folder(library: Library, wanted: Any, name: str) -> Path:
     if name not in _folders(library, wanted):
-        raise NotFoundError(f"there is no '{name[:200]}' here", hint="/api/runs lists all")
+        raise NotFoundError(f"there is no folder '{name[:200]}'", hint="GET /api/runs lists all")
     return library.root / name
 
 
@@ -190,11 +192,11 @@ def _is_ladder(folder: Path) -> bool:
 
 
 def _is_claims(folder: Path) -> bool:
-    return folder.name == "claims" and bool(_claims(folder))
+    return folder.name == "claims" and bool(_claim_files(folder))
 
 
-def _claims(folder: Path) -> dict[int, Path]:
-    """The stored claims by number."""
+def _claim_files(folder: Path) -> dict[int, Path]:
+    """Return the files of stored claims by number."""
     try:
         inside = list(folder.iterdir())
     except OSError:

@@ -1,14 +1,14 @@
-"""The page's Steps: everything that goes into one query's attention, and comes out of it.
+"""The route of the page's Steps view: all inputs and outputs of one query's attention.
 
 GET /api/seen/{seen}/steps?layer&head&query
 
-What the page computes from it must give the weights that the server gives: they are in the answer.
+The answer includes the weights, so that the page can check what it computes from the inputs.
 """
 
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 from torch import Tensor, nn
 
 from glasshead.attention.hooks import AttentionCall, AttentionHook, Layer
@@ -20,56 +20,52 @@ from glasshead.observe.layers import find_layers
 from glasshead.observe.trace import Trace
 from glasshead.observe.view import View, ViewConfig
 from glasshead.observe.words import visible
-from glasshead.serve.workers import CancelToken, run_in_worker
+from glasshead.serve.routes.inputs import Index
+from glasshead.serve.workers import CancelToken, in_worker
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/api", tags=["steps"])
 
-MOST = 512  # keys; a longer row is for the Atlas
-
-Index = Annotated[int, Query(ge=0, lt=2**31)]
+MAX_KEYS = 512  # a longer row is for the Atlas
 
 
 @router.get("/seen/{seen}/steps")
-async def steps(
-    request: Request, seen: str, layer: Index, head: Index, query: Index
+@in_worker
+def steps(
+    request: Request, seen: str, layer: Index, head: Index, query: Index, cancel: CancelToken
 ) -> dict[str, Any]:
-    return await run_in_worker(request, _steps, request.app.state, seen, layer, head, query)
+    state = request.app.state
+    stored = state.traces.entry(seen)
+    with stored.lock:
+        found = _describe_row(stored.atlas, layer, head, query)
+        text = stored.key.get("text") if isinstance(stored.key, dict) else None
+        if not isinstance(text, str):
+            return found
+        served = state.library.open(stored.model)
+        if served.stamp != stored.key.get("stamp"):
+            raise InputError(
+                f"{stored.model} has changed since this text was read",
+                hint="read the text again: POST /api/look",
+            )
+        with served.lock:
+            v = record_values(served.subject, text, layer, head, cancel)
+    weights = torch.tensor(found["weights"], dtype=torch.float64)
+    return {**found, "v": v.tolist(), "context": (weights @ v).tolist()}
 
 
-def _steps(state: Any, name: str, layer: int, head: int, query: int, cancel: CancelToken) -> Any:
-    seen = state.traces.entry(name)
-    with seen.lock:
-        found = _row(seen.atlas, layer, head, query)
-        text = seen.key.get("text") if isinstance(seen.key, dict) else None
-        v = None
-        if isinstance(text, str):
-            served = state.library.open(seen.model)
-            if served.stamp != seen.key.get("stamp"):
-                raise InputError(
-                    f"{seen.model} has changed since this text was read",
-                    hint="look at the text once more",
-                )
-            with served.lock:
-                v = values_of(served.subject, text, layer, head, cancel)
-    if v is not None:
-        weights = torch.tensor(found["weights"], dtype=torch.float64)
-        found |= {"v": v.tolist(), "context": (weights @ v).tolist()}
-    return found
-
-
-def _row(atlas: Trace, layer: int, head: int, query: int) -> dict[str, Any]:
-    record = atlas.layer_trace(layer)
+def _describe_row(trace: Trace, layer: int, head: int, query: int) -> dict[str, Any]:
+    record = trace.layer_trace(layer)
     _, H, T, S = record.shape
     for what, value, size in (("head", head, H), ("query", query, T)):
         if value >= size:
             raise InputError(
-                f"{what} {value} does not exist", hint=f"there are {size}, counted from 0"
+                f"{what} {value} does not exist", hint=f"use a number from 0 to {size - 1}"
             )
-    if S > MOST:
+    if S > MAX_KEYS:
         raise InputError(
-            f"the text has {S:,} tokens, more than {MOST} at once", hint="take a shorter text"
+            f"the text has {S:,} tokens, but the Steps view shows {MAX_KEYS} at most",
+            hint="use a shorter text",
         )
     q, k, _ = record.tensors()
     mine, keys = q[0, head, query].double(), k[0, head // (H // k.shape[1])].double()
@@ -77,7 +73,7 @@ def _row(atlas: Trace, layer: int, head: int, query: int) -> dict[str, Any]:
     rows, cols = slice(query, query + 1), slice(0, S)
     allowed = mask.to_tensor(T, S, rows, cols)
     added = scoring.additive_bias(T, S, rows, cols)
-    tokens = View(atlas, ViewConfig(tokens=True)).sides(layer)
+    tokens = View(trace, ViewConfig(tokens=True)).sides(layer)
     return {
         "layer": layer,
         "head": head,
@@ -89,9 +85,9 @@ def _row(atlas: Trace, layer: int, head: int, query: int) -> dict[str, Any]:
         "softcap": scoring.softcap,
         "causal": bool(mask.causal),
         "products": (keys @ mine).tolist(),
-        "added": None if added is None else _of(added, head, S).tolist(),
-        "allowed": None if allowed is None else _of(allowed, head, S).tolist(),
-        "weights": atlas.row(layer, head, query).double().tolist(),
+        "added": None if added is None else _row_of_head(added, head, S).tolist(),
+        "allowed": None if allowed is None else _row_of_head(allowed, head, S).tolist(),
+        "weights": trace.row(layer, head, query).double().tolist(),
         "q": mine.tolist(),
         "k": keys.tolist(),
         "v": None,
@@ -99,39 +95,39 @@ def _row(atlas: Trace, layer: int, head: int, query: int) -> dict[str, Any]:
     }
 
 
-def _of(x: Tensor, head: int, S: int) -> Tensor:
-    """(S,) of one head, of what broadcasts to (B, H, 1, S)."""
+def _row_of_head(x: Tensor, head: int, S: int) -> Tensor:
+    """Return (S,) of one head from a tensor that broadcasts to (B, H, 1, S)."""
     x = x.reshape((1,) * (4 - x.dim()) + x.shape)[0]
     row = x[head if x.shape[0] > 1 else 0, 0].expand(S)
     return row if row.dtype == torch.bool else row.double()
 
 
-def values_of(subject: Any, text: str, layer: int, head: int, cancel: CancelToken) -> Tensor:
-    """(S, D) the values that a head mixes. They are not kept: the text is read once more."""
+def record_values(subject: Any, text: str, layer: int, head: int, cancel: CancelToken) -> Tensor:
+    """Return the values (S, D) of a head. Traces do not hold them, so the text is read again."""
     [(found, module)] = [
         one for one in find_layers(subject.model, partly=True) if one[0].index == layer
     ]
-    values = _KeepValues(found)
+    values = _ValuesHook(found)
     with attach_hooks({module: values}):
         subject.record(text, RecordConfig(layers=(layer,), progress=cancel))
-    v = values.kept[-1]  # a translator's calls before the last one are of its search
-    group = _heads(module, v) // v.shape[1]
+    v = values.calls[-1]  # a translator's earlier calls belong to its search
+    group = _count_heads(module, v) // v.shape[1]
     return v[0, head // group].double().cpu()
 
 
-def _heads(module: nn.Module, v: Tensor) -> int:
+def _count_heads(module: nn.Module, v: Tensor) -> int:
     if isinstance(module, MultiHeadAttention):
         return module.n_heads
     return v.shape[1] * int(getattr(module, "num_key_value_groups", 1))
 
 
-class _KeepValues(AttentionHook):
+class _ValuesHook(AttentionHook):
     """Keeps the values of each call of one layer."""
 
     def __init__(self, layer: Layer) -> None:
         self.layer = layer
-        self.kept: list[Tensor] = []
+        self.calls: list[Tensor] = []
 
     def after(self, call: AttentionCall, context: Tensor) -> Tensor:
-        self.kept.append(call.v.detach())
+        self.calls.append(call.v.detach())
         return context

@@ -1,8 +1,8 @@
-"""The page's Translate: the best translations, and what each head looked at for each word.
+"""The routes of the page's Translate view: the best translations, and their cross-attention.
 
 POST /api/translate            {model, text, beam, alpha, n_best}: n-best of each part
 POST /api/translate/look       {model, source, target, layer}: cross-attention of every head
-GET  /api/translate/examples   stories in two endings, told apart by one pronoun
+GET  /api/translate/examples   stories with two endings that differ in one pronoun
 """
 
 import base64
@@ -22,18 +22,18 @@ from glasshead.model.transformer import Transformer
 from glasshead.observe.words import decode_tokens, words
 from glasshead.page.examples import last_pronoun, story_pairs, world_languages
 from glasshead.serve.library import Served
-from glasshead.serve.workers import CancelToken, run_in_worker
+from glasshead.serve.routes.inputs import ModelId, ModelQuery, TokenId, check_text
+from glasshead.serve.workers import CancelToken, in_worker
 from glasshead.text.tinyworld import Story
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/api/translate", tags=["translate"])
 
-ModelId = Annotated[str, Field(min_length=1, max_length=1024)]
-Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1, max_length=8192)]
+Ids = Annotated[list[TokenId], Field(min_length=1, max_length=8192)]
 
 
-class TranslateAsk(BaseModel):
+class TranslationRequest(BaseModel):
     model: ModelId
     text: str
     beam: int = Field(4, ge=1, le=32)
@@ -42,7 +42,7 @@ class TranslateAsk(BaseModel):
 
 
 class AlignmentRequest(BaseModel):
-    """Ids, not texts: a text may be cut into other tokens than those the model wrote."""
+    """Ids, not texts: the tokens of a text may differ from those that the model generated."""
 
     model: ModelId
     source: Ids
@@ -51,20 +51,11 @@ class AlignmentRequest(BaseModel):
 
 
 @router.post("")
-async def translate(request: Request, ask: TranslateAsk) -> dict[str, Any]:
-    most = request.app.state.config.max_text
-    if len(ask.text) > most:
-        raise InputError(
-            f"the text has {len(ask.text):,} characters, more than {most:,}",
-            hint="translate it in parts",
-        )
-    config = SearchConfig(ask.beam, ask.alpha)
-    return await run_in_worker(request, _translated, request.app.state.library, ask, config)
-
-
-def _translated(library: Any, ask: TranslateAsk, config: SearchConfig, cancel: CancelToken) -> Any:
-    served, run, model = _translator(library, ask.model)
-    lowercase = run.reads_small_letters
+@in_worker
+def translate(request: Request, ask: TranslationRequest, cancel: CancelToken) -> dict[str, Any]:
+    check_text(len(ask.text), request.app.state.config, "translate it in parts")
+    served, run, model = _open_translator(request, ask.model)
+    config, lowercase = SearchConfig(ask.beam, ask.alpha), run.reads_small_letters
     n_best = min(ask.n_best, ask.beam)
     translator = Translator(model, run.tokenizer, config, n_best=n_best, lowercase=lowercase)
     parts: list[dict[str, Any]] = []
@@ -77,7 +68,7 @@ def _translated(library: Any, ask: TranslateAsk, config: SearchConfig, cancel: C
             {
                 "source": source,
                 "words": [word.text for word in words(tokens)],
-                "candidates": [_candidate(one) for one in found.candidates],
+                "candidates": [_describe_candidate(one) for one in found.candidates],
             }
         )
     return {
@@ -89,7 +80,7 @@ def _translated(library: Any, ask: TranslateAsk, config: SearchConfig, cancel: C
     }
 
 
-def _candidate(one: Candidate) -> dict[str, Any]:
+def _describe_candidate(one: Candidate) -> dict[str, Any]:
     [(_, target)] = one.parts
     return {
         "text": one.text,
@@ -101,25 +92,22 @@ def _candidate(one: Candidate) -> dict[str, Any]:
 
 
 @router.post("/look")
-async def look(request: Request, ask: AlignmentRequest) -> dict[str, Any]:
-    return await run_in_worker(request, _looked, request.app.state.library, ask)
-
-
-def _looked(library: Any, ask: AlignmentRequest) -> dict[str, Any]:
-    served, run, model = _translator(library, ask.model)
+@in_worker
+def look(request: Request, ask: AlignmentRequest) -> dict[str, Any]:
+    served, run, model = _open_translator(request, ask.model)
     longest = model.config.max_len
-    # A translation that was cut may be so long that a learned position for its end is missing.
+    # A translation that was cut may have no learned position left for its end.
     room = longest - 1 if model.config.positions == "learned" else longest + LONGER
     for name, ids, most in (("source", ask.source, longest), ("target", ask.target, room)):
         if len(ids) > most:
             raise InputError(
-                f"the {name} has {len(ids):,} tokens, more than {most:,}",
-                hint="look at a part of it",
+                f"the {name} has {len(ids):,} tokens, but {most:,} is the maximum",
+                hint="use a shorter text",
             )
         if max(ids) >= model.config.vocab_size:
             raise InputError(
-                f"the {name} holds id {max(ids)}, but the vocabulary has {model.config.vocab_size}",
-                hint="use ids that /api/translate gave",
+                f"the {name} contains id {max(ids)}, but ids end at {model.config.vocab_size - 1}",
+                hint="use the ids from the answer of /api/translate",
             )
     with served.lock:
         found = align(model, run.tokenizer, ask.source, ask.target, ask.layer)
@@ -133,19 +121,15 @@ def _looked(library: Any, ask: AlignmentRequest) -> dict[str, Any]:
 
 
 @router.get("/examples")
-async def examples(
+@in_worker
+def examples(
     request: Request,
-    model: Annotated[str, Query(min_length=1, max_length=1024)],
+    model: ModelQuery,
     start: Annotated[int, Query(ge=0, lt=10**9)] = 0,
     n: Annotated[int, Query(ge=1, le=8)] = 3,
 ) -> dict[str, Any]:
     """Stories for a model of the embedded world; none for others."""
-    return await run_in_worker(request, _examples, request.app.state.library, model, start, n)
-
-
-def _examples(library: Any, name: str, start: int, n: int) -> dict[str, Any]:
-    _, run, _ = _translator(library, name)
-    langs = world_languages(run)
+    langs = world_languages(_open_translator(request, model)[1])
     if len(langs) != 2:
         return {"langs": None, "pairs": [], "next": 0}
     source, target = langs
@@ -167,11 +151,11 @@ def _describe_story(story: Story, source: str, target: str) -> dict[str, Any]:
     }
 
 
-def _translator(library: Any, name: str) -> tuple[Served, Run, Transformer]:
-    served = library.open(name)
+def _open_translator(request: Request, name: str) -> tuple[Served, Run, Transformer]:
+    served = request.app.state.library.open(name)
     if served.loaded is None or not isinstance(served.loaded.model, Transformer):
         raise InputError(
-            f"{name} is no translator: {served.entry.kind}",
-            hint="choose a run that was trained on pairs",
+            f"{name} is not a translator, but of kind {served.entry.kind}",
+            hint="choose a model of kind translator from /api/models",
         )
     return served, served.loaded, served.loaded.model

@@ -1,0 +1,59 @@
+"""Fields and checks that several routes share, and the recording of a text."""
+
+from typing import Annotated, Any
+
+from fastapi import Query
+from pydantic import Field
+
+from glasshead.errors import InputError
+from glasshead.observe.inspectable import RecordConfig
+from glasshead.serve.config import ServeConfig
+from glasshead.serve.library import Served
+from glasshead.serve.trace_store import StoredTrace
+
+__all__ = ["Index", "ModelId", "ModelQuery", "TokenId", "check_text", "record_text"]
+
+ModelId = Annotated[str, Field(min_length=1, max_length=1024)]
+ModelQuery = Annotated[str, Query(min_length=1, max_length=1024)]
+TokenId = Annotated[int, Field(ge=0, lt=2**31)]
+Index = Annotated[int, Query(ge=0, lt=2**31)]
+
+USE_ATLAS = "record a longer text with `glasshead atlas`, and serve the .glass file"
+
+
+def check_text(n_characters: int, config: ServeConfig, hint: str = "use a shorter text") -> None:
+    if n_characters > config.max_text:
+        raise InputError(
+            f"the text has {n_characters:,} characters, but this server takes "
+            f"{config.max_text:,} at most",
+            hint=hint,
+        )
+
+
+def record_text(state: Any, served: Served, text: str, config: RecordConfig) -> StoredTrace:
+    """Return the trace of a text: the stored one, or a new one if it was not recorded yet."""
+    model, key = served.entry.id, {"text": text, "stamp": served.stamp}
+    if served.subject is None:
+        raise InputError(f"{model} is a .glass file, which reads no text", hint="POST /api/open")
+    check_text(len(text), state.config, USE_ATLAS)
+    id = state.traces.has(model, key)
+    if id is None:
+        with served.lock:
+            _check_tokens(served, text, state.config.max_tokens, config.beyond)
+            id = state.traces.put(served.subject.record(text, config), model, key)
+    stored: StoredTrace = state.traces.entry(id)
+    return stored
+
+
+def _check_tokens(served: Served, text: str, limit: int, beyond: bool) -> None:
+    if served.loaded is None:
+        return  # models of transformers raise by themselves
+    positions = getattr(served.loaded.model.config, "positions", "")
+    if not beyond or positions == "learned":
+        limit = min(limit, served.entry.max_len or limit)
+    n = len(served.loaded.tokenizer.prompt_ids(text))
+    if n > limit:
+        raise InputError(
+            f"the text has {n:,} tokens, but {served.entry.name} reads {limit:,} at most here",
+            hint=USE_ATLAS if beyond else "use a shorter text",
+        )
