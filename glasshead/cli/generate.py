@@ -114,6 +114,7 @@ def generate(
         end_ids=find_end_ids(model, loaded.tokenizer, loaded.config),
     )  # fmt: skip
     show = JsonSamples(text, n, seed) if as_json else Samples(text, n)
+    show.show()
     count, start = 0, time.perf_counter()
     for piece in pieces:
         count += 1
@@ -123,36 +124,35 @@ def generate(
 
 
 class Samples:
-    """The first sample as it comes, the others when it is their turn."""
+    """Prints the first sample as it comes, the others when those before are complete."""
 
     def __init__(self, prompt: str, n: int) -> None:
-        self.waiting = [[prompt] for _ in range(n)]
+        self.waiting = [prompt] * n
         self.ended = [False] * n
         self.turn = 0
         self.last = ""
-        self._show()
 
     def add(self, piece: "TextPiece") -> None:
-        self.waiting[piece.row].append(piece.text)
+        self.waiting[piece.row] += piece.text
         self.ended[piece.row] = piece.finish is not None
-        self._show()
+        self.show()
 
-    def _show(self) -> None:
+    def show(self) -> None:
+        """Print what may be printed."""
+        text = ""
         while self.turn < len(self.waiting):
-            text = "".join(self.waiting[self.turn])
-            self.waiting[self.turn].clear()
-            self._write(text)
+            text += self.waiting[self.turn]
+            self.waiting[self.turn] = ""
+            self.last = text[-1:] or self.last
             if not self.ended[self.turn]:
-                return
+                break
+            text += "" if self.last == "\n" else "\n"
             self.turn += 1
-            self._write("" if self.last.endswith("\n") else "\n")
-            self._write("---\n" if self.turn < len(self.waiting) else "")
-
-    def _write(self, text: str) -> None:
+            text += "---\n" if self.turn < len(self.waiting) else ""
+            self.last = "\n"
         if text:
             sys.stdout.write(text)
             sys.stdout.flush()
-            self.last = text
 
 
 class JsonSamples:
@@ -161,6 +161,9 @@ class JsonSamples:
     def __init__(self, prompt: str, n: int, seed: int) -> None:
         self.prompt, self.seed = prompt, seed
         self.texts, self.tokens = [""] * n, [0] * n
+
+    def show(self) -> None:
+        """Print nothing yet."""
 
     def add(self, piece: "TextPiece") -> None:
         import json

@@ -28,7 +28,7 @@ from torch import Tensor
 from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.errors import ConfigError, InputError
 from glasshead.generation.look_ahead import AheadStep, LookAhead
-from glasshead.generation.prompt_queue import PromptQueue, run_isolated
+from glasshead.generation.prompt_queue import PromptQueue, run_alone
 from glasshead.generation.sampling import PLAIN, SamplingConfig, choose, not_finite_error
 from glasshead.generation.step import DecodeStep, ModuleStep, eval_mode, has_hooks, pick_step
 from glasshead.generation.text_state import TextState, seen_ids
@@ -165,14 +165,21 @@ class GenerationBatch:
         if ahead and (ahead.busy or (step is self._step and _alike(texts))):
             ids = ahead.next_ids(texts, others_wait=len(self._prompts) > 0)
             step.slots.advance()
-            pairs = zip(texts, ids, strict=True)
-            return [_extend(text, (token, 0.0, ())) for text, token in pairs if not text.ended]
+            both = zip(texts, ids, strict=True)
+            return [_extend(text, (token, 0.0, ())) for text, token in both if not text.ended]
 
-        logits, errors = _run(step, texts)
+        def run(some: list[TextState]) -> list[NewToken]:  # all texts, or one
+            first = texts.index(some[0])
+            logits = step([text.ids[-1] for text in some], slice(first, first + len(some)))
+            return _pick_and_extend(some, logits)
+
+        try:
+            new: Sequence[NewToken | Exception] = run(texts)
+        except Exception as error:  # whatever it is, the other texts must go on
+            new = run_alone(run, texts, error)
         step.slots.advance()
-        fine = [text for text in texts if text.key not in errors] if errors else texts
-        failed = [_fail(text, errors[text.key]) for text in texts if text.key in errors]
-        return failed + (_pick_and_extend(fine, logits) if fine else [])
+        pairs = zip(texts, new, strict=True)
+        return [_fail(text, one) if isinstance(one, Exception) else one for text, one in pairs]
 
     def _read_prompts(self, step: DecodeStep) -> list[NewToken]:
         """Read a chunk of prompts, and give a first id to each text whose prompt is complete."""
@@ -225,26 +232,6 @@ def _alike(texts: list[TextState]) -> bool:
     return all(text.config == config and text.alternatives is None for text in texts)
 
 
-def _run(step: DecodeStep, texts: list[TextState]) -> tuple[Tensor, dict[int, Exception]]:
-    """Run a step for all texts; if it fails, for each alone.
-
-    Return logits (B, V) of the texts that have no error, and the errors of the others.
-    """
-    ids = [text.ids[-1] for text in texts]
-    try:
-        return step(ids, slice(0, len(ids))), {}
-    except Exception as error:  # whatever it is, the other texts must go on
-        if len(texts) == 1:
-            return torch.empty(0), {texts[0].key: error}
-    logits, errors = [], {}
-    for row, text in enumerate(texts):
-        try:
-            logits.append(step(ids[row : row + 1], slice(row, row + 1)))
-        except Exception as error:
-            errors[text.key] = error
-    return torch.cat(logits) if logits else torch.empty(0), errors
-
-
 def _pick_and_extend(texts: list[TextState], logits: Tensor) -> list[NewToken]:
     """Give each text its next id, picked from logits (B, V)."""
     picked: dict[int, Picked | Exception] = {}
@@ -258,7 +245,11 @@ def _pick_and_extend(texts: list[TextState], logits: Tensor) -> list[NewToken]:
         return _pick(part, [texts[row] for row in rows], [uniform[row] for row in rows])
 
     for rows in alike.values():
-        picked |= zip(rows, run_isolated(pick, rows), strict=True)
+        try:
+            found: Sequence[Picked | Exception] = pick(rows)
+        except Exception as error:
+            found = run_alone(pick, rows, error)
+        picked |= zip(rows, found, strict=True)
     return [_extend(text, picked[row]) for row, text in enumerate(texts)]
 
 

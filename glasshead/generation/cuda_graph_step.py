@@ -180,7 +180,7 @@ class _Graph:
         _upload(uniform, self._uniform[:steps, :used])
         self._count.zero_()
         self.play(steps)
-        return _CopiedIds(self._ids[:steps, :used])
+        return _CopiedIds(self._ids[:steps], used)
 
     def play(self, steps: int) -> None:
         if self._capture and self._graph is None:
@@ -266,8 +266,8 @@ class _Graph:
 class _CopiedIds:
     """Ids on their way to the host: the device goes on while they are copied."""
 
-    def __init__(self, ids: Tensor) -> None:
-        self.steps = len(ids)
+    def __init__(self, ids: Tensor, used: int) -> None:
+        self.steps, self._used = len(ids), used
         self._event: torch.cuda.Event | None = None
         if not ids.is_cuda:
             self._ids = ids.clone()
@@ -280,7 +280,7 @@ class _CopiedIds:
     def wait(self) -> list[list[int]]:
         if self._event is not None:
             self._event.synchronize()
-        found: list[list[int]] = self._ids.tolist()
+        found: list[list[int]] = self._ids[:, : self._used].tolist()
         return found
 
 

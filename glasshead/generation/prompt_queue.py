@@ -18,7 +18,7 @@ from glasshead.generation.kv_slots import LayerKV
 from glasshead.generation.text_state import TextState
 from glasshead.model.gpt import GPT
 
-__all__ = ["PromptQueue", "PromptResult", "run_isolated"]
+__all__ = ["PromptQueue", "PromptResult", "run_alone"]
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -76,10 +76,13 @@ class PromptQueue:
         )
         results: Sequence[PromptResult | Exception | None]
         if first.caches is not None or not self._fits(len(first.context)):
-            batch, results = [first], run_isolated(self._read_part, [first])
+            batch, read = [first], self._read_part
         else:
-            batch = self._take_batch(first)
-            results = run_isolated(self._read_whole, batch)
+            batch, read = self._take_batch(first), self._read_whole
+        try:
+            results = read(batch)
+        except Exception as error:  # whatever it is, the other prompts must be read
+            results = run_alone(read, batch, error)
         done: list[tuple[TextState, PromptResult | Exception]] = []
         for one, result in zip(batch, results, strict=True):
             self._line.remove(one)
@@ -107,9 +110,9 @@ class PromptQueue:
             contexts.append(one.context)
         return batch
 
-    def _read_part(self, one: list[_Waiting]) -> list[PromptResult | None]:
+    def _read_part(self, batch: list[_Waiting]) -> list[PromptResult | None]:
         """Read the next chunk of one long prompt; return None for it while there is more."""
-        [long] = one
+        [long] = batch
         assert self._chunk is not None
         if long.caches is None:
             long.caches = [FixedCache(len(long.context)) for _ in self._model.blocks]
@@ -124,7 +127,7 @@ class PromptQueue:
             return [None]
         return [PromptResult(x[0, -1], _last_columns(long.caches, 0, end))]
 
-    def _read_whole(self, batch: list[_Waiting]) -> list[PromptResult]:
+    def _read_whole(self, batch: list[_Waiting]) -> list[PromptResult | None]:
         """Read several prompts at once, padded on the left."""
         contexts = [one.context for one in batch]
         width = max(map(len, contexts))
@@ -156,13 +159,16 @@ def _last_columns(caches: Sequence[Cache], row: int, n: int) -> list[LayerKV]:
     return kv
 
 
-def run_isolated(
-    run: Callable[[list[Item]], Sequence[Found]], items: list[Item]
-) -> Sequence[Found | Exception]:
-    """Run a function for all items at once; if it fails, for each alone, with its error."""
-    try:
-        return run(items)
-    except Exception as error:  # whatever it is, the other items must get their results
-        if len(items) == 1:
-            return [error]
-    return [found for item in items for found in run_isolated(run, [item])]
+def run_alone(
+    run: Callable[[list[Item]], Sequence[Found]], items: list[Item], error: Exception
+) -> list[Found | Exception]:
+    """Run a function that failed for all items at once for each alone; return results or errors."""
+    if len(items) == 1:
+        return [error]
+    found: list[Found | Exception] = []
+    for item in items:
+        try:
+            found += run([item])
+        except Exception as own:
+            found.append(own)
+    return found
