@@ -26,7 +26,7 @@ from glasshead import Transformer, TransformerConfig, observing
 from glasshead.attention.steps import attend
 from glasshead.lab.lessons import show_map
 from glasshead.model import Memory
-from glasshead.text.words import WordTokenizer
+from glasshead.text.word_tokenizer import WordTokenizer
 
 # zh:
 # 先用笔算。原文四个词，键是年、月、日、星期各占一位；译文三个词，依次问星期、日、月。三个问题，四个

@@ -134,7 +134,7 @@ assert sure("小猫") < sure() - 0.2
 # en:
 # ## Another ending
 
-ending = story  # try: ending = story.flipped()
+ending = story  # try: ending = story.flip()
 ids = story_batch([ending], words, "zh").ids
 tokens = list(ending.tokens["zh"])
 with torch.no_grad(), glasshead.observing(model.encoder) as seen:
@@ -153,14 +153,14 @@ else:
 # zh:
 # ## 试一试
 #
-# 把 `ending = story` 改成 `ending = story.flipped()`：结尾成了“现在它飞走了”。只换了一个词，“它”转
+# 把 `ending = story` 改成 `ending = story.flip()`：结尾成了“现在它飞走了”。只换了一个词，“它”转
 # 而去看**蝴蝶**，答案也变成蝴蝶。
 #
 # 训练久一点、图更清楚的版本是 `glasshead demo`；想看自己的模型，用 `glasshead look`。
 # en:
 # ## Try it
 #
-# Change `ending = story` to `ending = story.flipped()`: now it ends "现在它飞走了", now it has
+# Change `ending = story` to `ending = story.flip()`: now it ends "现在它飞走了", now it has
 # flown away. One word is another, and 它 looks at **蝴蝶**, the butterfly, and that is the answer.
 #
 # A version that trains longer and shows it more clearly is `glasshead demo`; for models of your own

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from glasshead.errors import ConfigError, InputError, near_file
-from glasshead.text.store import keep_text
+from glasshead.text.token_store import keep_text
 from glasshead.training.presets import PRESETS
 
 __all__ = ["TextOrPairs", "find_sources"]

@@ -20,9 +20,9 @@ from glasshead.checkpoint.run import KINDS, RunFolder, parameters
 from glasshead.checkpoint.safetensors_folder import SafetensorsFolder
 from glasshead.errors import CheckpointError
 from glasshead.model.pretrained import HoldingFamily, ParameterSource, family_for
-from glasshead.text.foreign import tokenizer_files
-from glasshead.text.gguf_tokens import fields_of
-from glasshead.text.piece_model import piece_model
+from glasshead.text.gguf_tokenizer import tokenizer_fields
+from glasshead.text.hugging_face import tokenizer_files
+from glasshead.text.sentencepiece_model import sentencepiece_model
 from glasshead.text.tokenizer import MarianTokenizer, Tokenizer
 
 __all__ = ["Exported", "export_model"]
@@ -73,7 +73,9 @@ def export_model(run: str | Path, out: str | Path) -> Exported:
         shapes, read = _tensors(family, config, weights)
         check_gguf(settings, shapes)
         numbers = {name: number for name, (_, number) in marks.items()}
-        fields = fields_of(tokenizer, numbers, config.vocab_size, imported.get("chat_template"))
+        fields = tokenizer_fields(
+            tokenizer, numbers, config.vocab_size, imported.get("chat_template")
+        )
         write_gguf(out, settings, shapes, read, fields)
         return Exported(out, family.architecture, n_params)
     files = tokenizer_files(tokenizer, lowercase=about.reads_small_letters)
@@ -95,7 +97,7 @@ def export_model(run: str | Path, out: str | Path) -> Exported:
     spoken = _tokenizer_config(config, tokenizer, marks, imported)
     # Without an end of its own, llama.cpp would take the third character for one.
     ends = family.name == "llama" and "<eos>" in tokenizer.specials
-    if ends and (pieces := piece_model(tokenizer)) is not None:
+    if ends and (pieces := sentencepiece_model(tokenizer)) is not None:
         files["tokenizer.model"] = pieces
         # Its converter would take both for granted.
         spoken |= {"add_prefix_space": False, "add_bos_token": False}

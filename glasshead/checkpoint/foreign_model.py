@@ -10,7 +10,7 @@ from typing import Any, Literal
 from glasshead.checkpoint.gguf_reader import GGUFFile
 from glasshead.checkpoint.safetensors_folder import SafetensorsFolder, Weights, read_json
 from glasshead.errors import InputError, install_hint, near_file
-from glasshead.text.foreign import find_tokenizer
+from glasshead.text.hugging_face import find_tokenizer
 from glasshead.text.tokenizer import Tokenizer
 
 __all__ = ["ForeignModel", "kind_of", "open_source"]

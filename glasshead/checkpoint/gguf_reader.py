@@ -16,7 +16,7 @@ from torch import Tensor
 
 from glasshead.checkpoint.gguf_header import check_lengths
 from glasshead.errors import InputError, install_hint
-from glasshead.text.gguf_tokens import tokenizer_of
+from glasshead.text.gguf_tokenizer import read_tokenizer
 from glasshead.text.tokenizer import Tokenizer
 
 __all__ = ["NAMES", "GGUFFile", "gguf_package"]
@@ -143,7 +143,7 @@ class GGUFFile:
         return {**found, "chat_template": template} if isinstance(template, str) else found
 
     def tokenizer(self) -> Tokenizer:
-        return tokenizer_of(self._fields, self.source)
+        return read_tokenizer(self._fields, self.source)
 
     def read(self, name: str) -> Tensor:
         tensor = self._tensors[name]

@@ -102,11 +102,11 @@ def _parse_numbers(text: str) -> Iterator[int]:
 
 def _read_text(file: str) -> str:
     from glasshead.errors import InputError
-    from glasshead.text.sources import Report, find_sources, read_pieces
+    from glasshead.text.sources import Report, find_sources, read_parts
 
     report = Report()
     found = find_sources([file], report)
-    text = "".join(piece.text for source in found for piece in read_pieces(source, report))
+    text = "".join(piece.text for source in found for piece in read_parts(source, report))
     say(*report.summary())
     if not text.strip():
         raise InputError(f"{file} contains no text", hint="name a file with text in it")

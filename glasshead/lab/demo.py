@@ -166,7 +166,7 @@ def measure(work: Path, seed: int, stories: int, seconds: float) -> Demo:
     assert isinstance(read_run.model, Reader)
     assert isinstance(write_run.model, Transformer)
     story = World.seed_story()
-    flipped = story.flipped()
+    flipped = story.flip()
     runs = {"reader": read_run, "translator": write_run}
     return Demo(
         seed=seed,

@@ -155,15 +155,15 @@ def _train(
         if rung.recorded:
             fit = _recorded(rung, text, model, seed, steps, folder, progress)
         else:
-            held = val.fixed(min(CURVE_BATCHES, covering[1]))
+            held = val.evenly_spaced(min(CURVE_BATCHES, covering[1]))
             fit = _fit(rung, model, train, held, seed, steps, progress)
         return Climb(
             rung=rung.number,
             seed=seed,
             steps=steps,
             parameters=sum(p.numel() for p in model.parameters()),
-            train=_evaluate(model, train.fixed(min(FINAL_BATCHES, covering[0]))),
-            val=_evaluate(model, val.fixed(min(FINAL_BATCHES, covering[1]))),
+            train=_evaluate(model, train.evenly_spaced(min(FINAL_BATCHES, covering[0]))),
+            val=_evaluate(model, val.evenly_spaced(min(FINAL_BATCHES, covering[1]))),
             tokens_per_s=fit[0],
             curve=fit[1],
         )

@@ -139,7 +139,7 @@ def measure_reader(
     return ReaderFigures(
         stories=len(unseen),
         accuracy=(said == batch.answers)[at].double().mean().item(),
-        flips=(right & _right([s.flipped() for s in unseen], model, tokenizer, lang))
+        flips=(right & _right([s.flip() for s in unseen], model, tokenizer, lang))
         .double()
         .mean()
         .item(),

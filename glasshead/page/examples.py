@@ -75,7 +75,7 @@ def story_pairs(
     world = World(0)
     for number in count(start):
         story = world.story("test", number - 1) if number else World.seed_story()
-        both = (story, story.flipped())
+        both = (story, story.flip())
         in_source = [last_pronoun(one, source) for one in both]
         in_target = [last_pronoun(one, target) for one in both]
         tells = target != "de" or (

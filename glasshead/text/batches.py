@@ -78,7 +78,7 @@ class TextBatches:
             self._chunk, self._offsets = chunk, offsets.reshape(CHUNK, self.batch_size)
         return self._offsets[row]
 
-    def fixed(self, n: int) -> list[Batch]:
+    def evenly_spaced(self, n: int) -> list[Batch]:
         """n batches from evenly spaced places, the first and the last window among them."""
         rows = n * self.batch_size
         offsets = np.arange(rows) * (self._starts - 1) // max(rows - 1, 1)
@@ -152,8 +152,8 @@ class PairBatches:
     def at(self, step: int) -> PairBatch:
         _check_step(step)
         rows = self._rows(step)
-        source = self._source.padded(rows, self.pad)
-        target = self._target.padded(rows, self.pad)
+        source = self._source.pad(rows, self.pad)
+        target = self._target.pad(rows, self.pad)
         lengths = self._target.lengths[rows]
         edge = np.full((len(rows), 1), self.pad)
         target_out = np.concatenate([target, edge], axis=1)
@@ -192,7 +192,7 @@ class Rows:
     def __getitem__(self, row: int) -> NDArray[np.int64]:
         return self._flat[self._starts[row] : self._starts[row] + self.lengths[row]]
 
-    def padded(self, rows: NDArray[np.int64], pad: int) -> NDArray[np.int64]:
+    def pad(self, rows: NDArray[np.int64], pad: int) -> NDArray[np.int64]:
         lengths = self.lengths[rows]
         column = np.arange(lengths.max())
         inside = column < lengths[:, None]  # (B, T)

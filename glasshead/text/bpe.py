@@ -8,16 +8,16 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from glasshead.errors import ConfigError, InputError
-from glasshead.text.table import Ids, Table, number_specials, utf8
+from glasshead.text.table_tokenizer import Ids, TableTokenizer, number_specials, utf8
 
 __all__ = [
     "VISIBLE_BYTES",
     "BPETokenizer",
     "Cutter",
-    "gpt2_words",
-    "marks_of",
-    "own_words",
-    "spelled_bytes",
+    "find_marks",
+    "split_gpt2_words",
+    "split_words",
+    "token_to_bytes",
 ]
 
 # A word is a run of letters with the space before it; Chinese and Japanese runs stand apart from
@@ -38,7 +38,7 @@ _WORDS = "|".join(
 )
 
 
-def own_words() -> pre_tokenizers.PreTokenizer:
+def split_words() -> pre_tokenizers.PreTokenizer:
     return pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(tokenizers.Regex(_WORDS), "isolated"),
@@ -47,7 +47,7 @@ def own_words() -> pre_tokenizers.PreTokenizer:
     )
 
 
-def gpt2_words() -> pre_tokenizers.PreTokenizer:
+def split_gpt2_words() -> pre_tokenizers.PreTokenizer:
     """As GPT-2 cuts them, which every program knows how to."""
     return pre_tokenizers.ByteLevel(add_prefix_space=False)
 
@@ -66,7 +66,7 @@ def _visible_bytes() -> dict[str, int]:
 VISIBLE_BYTES = _visible_bytes()
 
 
-class BPETokenizer(Table):
+class BPETokenizer(TableTokenizer):
     """Byte-level BPE; its file is a Hugging Face `tokenizer.json`, ours or another's.
 
     >>> tokenizer = BPETokenizer.train("low lower lowest low low", vocab_size=260)
@@ -87,7 +87,7 @@ class BPETokenizer(Table):
             if number in added:
                 table[number] = b"" if added[number].special else token.encode()
             else:
-                table[number] = spelled_bytes(token)
+                table[number] = token_to_bytes(token)
         missing = {bytes([value]) for value in range(256)}.difference(table)
         if missing:
             raise InputError(
@@ -96,7 +96,7 @@ class BPETokenizer(Table):
             )
         specials = {str(token.content): number for number, token in added.items() if token.special}
         super().__init__(table, specials)
-        self.marks = marks_of(inner)
+        self.marks = find_marks(inner)
 
     @classmethod
     def train(
@@ -104,7 +104,7 @@ class BPETokenizer(Table):
         texts: str | Iterable[str],
         vocab_size: int,
         specials: Sequence[str] = (),
-        cut: Callable[[], pre_tokenizers.PreTokenizer] = own_words,
+        cut: Callable[[], pre_tokenizers.PreTokenizer] = split_words,
     ) -> "BPETokenizer":
         """Learn merges from the texts; the vocabulary is smaller when they run out of pairs.
 
@@ -175,14 +175,14 @@ def check_ids(numbers: Collection[int]) -> None:
         )
 
 
-def marks_of(inner: tokenizers.Tokenizer) -> tuple[list[int], list[int]]:
+def find_marks(inner: tokenizers.Tokenizer) -> tuple[list[int], list[int]]:
     """The specials that a tokenizer puts before and behind a whole text."""
     framed, plain = inner.encode("a"), inner.encode("a", add_special_tokens=False)
     start = next((n for n, special in enumerate(framed.special_tokens_mask) if not special), 0)
     return framed.ids[:start], framed.ids[start + len(plain.ids) :]
 
 
-def spelled_bytes(token: str) -> bytes:
+def token_to_bytes(token: str) -> bytes:
     try:
         return bytes([VISIBLE_BYTES[character] for character in token])
     except KeyError:

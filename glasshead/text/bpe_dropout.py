@@ -18,17 +18,17 @@ from numpy.typing import NDArray
 from glasshead.text.batches import Rows, draw
 from glasshead.text.bpe import BPETokenizer
 
-__all__ = ["SampledPieces"]
+__all__ = ["BPEDropout"]
 
 WAYS = 32  # of cutting one word; each place where it stands takes one of them
 DRAWS = 1 << 20  # coins, thrown once; each way of each word begins somewhere among them
 
 
-class SampledPieces:
+class BPEDropout:
     """Texts in pieces.
 
     >>> tokenizer = BPETokenizer.train("low lower lowest low low", vocab_size=262)
-    >>> pieces = SampledPieces(tokenizer, ["low lower"] * 9, dropout=0.5, seed=1)
+    >>> pieces = BPEDropout(tokenizer, ["low lower"] * 9, dropout=0.5, seed=1)
     >>> {tokenizer.decode(pieces.at(epoch)[0]) for epoch in range(9)}
     {'low lower'}
     >>> len({tuple(pieces.at(epoch)[0]) for epoch in range(9)}) > 1

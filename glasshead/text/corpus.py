@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from glasshead.errors import ConfigError, InputError
 from glasshead.text.bpe import Cutter
 from glasshead.text.pairs import Pair, read_pairs
-from glasshead.text.sources import Report, Skipped, Source, Unreadable, find_sources, read_pieces
+from glasshead.text.sources import Report, Skipped, Source, Unreadable, find_sources, read_parts
 
 __all__ = [
     "Document",
@@ -50,7 +50,7 @@ def read_documents(
 ) -> Iterator[Document]:
     """The documents of files, folders, patterns, `-`, .gz, .xz and .jsonl, in a fixed order."""
     report = Report() if report is None else report
-    return documents_in(find_sources(sources, report), field, report)
+    return read_sources(find_sources(sources, report), field, report)
 
 
 def read_texts(
@@ -65,7 +65,7 @@ def read_texts(
     for source in find_sources(sources, Report()):
         cutter = Cutter()
         try:
-            for piece in read_pieces(source, Report(), field=field):
+            for piece in read_parts(source, Report(), field=field):
                 for text in (*cutter.push(piece.text), cutter.flush() if piece.last else ""):
                     if left <= 0:
                         return
@@ -77,12 +77,12 @@ def read_texts(
                 raise
 
 
-def documents_in(found: Sequence[Source], field: str, report: Report) -> Iterator[Document]:
+def read_sources(found: Sequence[Source], field: str, report: Report) -> Iterator[Document]:
     empty = True
     for source in found:
         parts: list[str] = []
         try:
-            for piece in read_pieces(source, report, field=field):
+            for piece in read_parts(source, report, field=field):
                 parts.append(piece.text)
                 if piece.last:
                     yield Document(piece.name, "".join(parts))
@@ -92,10 +92,10 @@ def documents_in(found: Sequence[Source], field: str, report: Report) -> Iterato
                 raise
             report.skipped.append(Skipped(source.name, error.reason))
     if empty:
-        raise no_text(found, report)
+        raise no_text_error(found, report)
 
 
-def no_text(found: Sequence[Source], report: Report) -> InputError:
+def no_text_error(found: Sequence[Source], report: Report) -> InputError:
     what = f"{len(found)} files found, none of them with text" if found else "no files found"
     return InputError(what, hint="; ".join(report.summary(2)) or "name a file with some text in it")
 

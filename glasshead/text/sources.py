@@ -28,7 +28,7 @@ __all__ = [
     "Source",
     "Unreadable",
     "find_sources",
-    "read_pieces",
+    "read_parts",
     "read_text",
 ]
 
@@ -154,7 +154,7 @@ def _in_folder(folder: str, report: Report) -> list[Source]:
     return [Source(str(path), path, named=False) for path in sorted(paths)]
 
 
-def read_pieces(
+def read_parts(
     source: Source,
     report: Report,
     *,

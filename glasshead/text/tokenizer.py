@@ -20,18 +20,18 @@ from numpy.typing import NDArray
 
 from glasshead.errors import ConfigError, InputError, UnknownCharacterError, did_you_mean
 from glasshead.text.bpe import BPETokenizer, check_ids
-from glasshead.text.pieces import PieceTokenizer
-from glasshead.text.sentencepieces import MarianTokenizer
-from glasshead.text.table import (
+from glasshead.text.marian_tokenizer import MarianTokenizer
+from glasshead.text.piece_tokenizer import PieceTokenizer
+from glasshead.text.table_tokenizer import (
     VERSION,
     Encoded,
     Ids,
-    Table,
+    TableTokenizer,
     Tokenizer,
     number_specials,
     utf8,
 )
-from glasshead.text.words import WordTokenizer
+from glasshead.text.word_tokenizer import WordTokenizer
 
 __all__ = [
     "BPETokenizer",
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 
-class CharTokenizer(Table):
+class CharTokenizer(TableTokenizer):
     """One id for each distinct character of the training text, in order of code point."""
 
     kind = "char"
@@ -89,7 +89,7 @@ class CharTokenizer(Table):
         return self._own_json(characters=self.characters)
 
 
-class ByteTokenizer(Table):
+class ByteTokenizer(TableTokenizer):
     """The 256 bytes; any text at all, three ids for most Chinese characters."""
 
     kind = "byte"

@@ -19,7 +19,7 @@ from torch import nn
 from glasshead.checkpoint.processes import ALONE, Processes
 from glasshead.errors import InputError
 from glasshead.text.sources import Report
-from glasshead.text.store import keep_streams
+from glasshead.text.token_store import keep_streams
 from glasshead.text.tokenizer import Tokenizer
 from glasshead.training.config import TrainConfig
 from glasshead.training.progress import ProgressListener

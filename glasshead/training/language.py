@@ -16,9 +16,9 @@ from glasshead.errors import ConfigError, InputError
 from glasshead.model.gpt import GPT
 from glasshead.model.loss import feature_loss
 from glasshead.text.batches import Batch, TextBatches
-from glasshead.text.bpe import gpt2_words, own_words
+from glasshead.text.bpe import split_gpt2_words, split_words
 from glasshead.text.corpus import Report, read_documents, split_by_position
-from glasshead.text.store import token_store
+from glasshead.text.token_store import token_store
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer, CharTokenizer, Tokenizer
 from glasshead.training.config import TrainConfig, check_choices, check_range
 from glasshead.training.dataset import Context, Dataset, Sources
@@ -99,7 +99,7 @@ def train_tokenizer(
         case "byte":
             return ByteTokenizer(specials)
     size = vocab_size or pick_vocab_size(n_bytes)
-    cut = gpt2_words if config.portable else own_words
+    cut = split_gpt2_words if config.portable else split_words
     return BPETokenizer.train(texts(), size, specials, cut)
 
 
@@ -220,7 +220,7 @@ class LanguageTask(Task):
         self._compiled: Callable[[Tensor], Tensor] | None = None
         self._batches = TextBatches(corpus.training, batch_size=batch_size, block=block, seed=seed)
         held = TextBatches(corpus.validation, batch_size=batch_size, block=block, seed=seed)
-        self._validation = held.fixed(eval_batches)
+        self._validation = held.evenly_spaced(eval_batches)
         self._resident: Tensor | None = None  # the training text on a GPU, if it has room
 
     def batch(self, number: int) -> Batch:

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from glasshead.errors import ConfigError, InputError
 from glasshead.model.transformer import Transformer
 from glasshead.text.batches import PairBatch, PairBatches, Rows
-from glasshead.text.bpe_dropout import SampledPieces
+from glasshead.text.bpe_dropout import BPEDropout
 from glasshead.text.pairs import Pair, bleu_words
 from glasshead.text.sources import Report, Skipped
-from glasshead.text.table import Ids
+from glasshead.text.table_tokenizer import Ids
 from glasshead.text.tokenizer import BPETokenizer, Tokenizer
 from glasshead.training.config import TrainConfig
 from glasshead.training.dataset import Context, Dataset, Sources, Translate
@@ -237,8 +237,8 @@ class TranslationTask(Task):
         pairs = [sentence.pair for sentence in sentences]
         sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
         # Other seeds than that of the order of batches.
-        left = SampledPieces(self.tokenizer, sources, dropout, seed + 2**40, most)
-        right = SampledPieces(self.tokenizer, targets, dropout, seed + 2**41, most - 1)
+        left = BPEDropout(self.tokenizer, sources, dropout, seed + 2**40, most)
+        right = BPEDropout(self.tokenizer, targets, dropout, seed + 2**41, most - 1)
         return lambda epoch: (left.at(epoch), right.at(epoch))
 
 

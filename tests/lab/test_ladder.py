@@ -171,7 +171,9 @@ def test_the_process_is_left_as_it_was(text):
 
 def test_dropout_is_off_when_a_rung_is_measured(text):
     model = GPT(RUNGS[10].config(29))
-    batches = ladder.TextBatches(text.corpus.validation, batch_size=32, block=8, seed=0).fixed(3)
+    batches = ladder.TextBatches(
+        text.corpus.validation, batch_size=32, block=8, seed=0
+    ).evenly_spaced(3)
     assert ladder._evaluate(model, batches) == ladder._evaluate(model, batches)
     assert model.training
 

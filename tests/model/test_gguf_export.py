@@ -5,7 +5,7 @@ import torch
 
 from glasshead.checkpoint import export_model, import_model, load
 from glasshead.errors import CheckpointError, GlassheadError
-from glasshead.text.bpe import gpt2_words
+from glasshead.text.bpe import split_gpt2_words
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer, CharTokenizer
 
 gguf = pytest.importorskip("gguf", reason="needs gguf")
@@ -13,7 +13,7 @@ hf = pytest.importorskip("transformers", reason="needs transformers")
 
 from tests.model.test_pretrained_export import FITTING, TEXT, TOKENIZERS, make  # noqa: E402
 
-BPE = BPETokenizer.train(TEXT * 3, 283, ["<eos>"], gpt2_words)
+BPE = BPETokenizer.train(TEXT * 3, 283, ["<eos>"], split_gpt2_words)
 HELD = [name for name in FITTING if name.startswith(("llama", "qwen3")) and "scaled" not in name]
 HELD.remove("qwen3 with biases")
 
@@ -84,7 +84,7 @@ def test_half_the_bits_stay_half_the_bits(dtype, kind, tmp_path):
         ("llama scaled", BPE, "rope_scaling"),
         ("qwen3 with biases", BPE, "no bias in o_proj"),
         ("llama", TOKENIZERS["bpe"], "no name for how this bpe"),
-        ("llama", BPETokenizer.train("ab", 257, ["<eos>"], gpt2_words), "no name"),
+        ("llama", BPETokenizer.train("ab", 257, ["<eos>"], split_gpt2_words), "no name"),
         ("llama", CharTokenizer.train(TEXT), "no <eos>"),
         ("llama", CharTokenizer.train("▁", ["<eos>"]), "have ▁ among them"),
         ("llama", ByteTokenizer(), "no <eos>"),

@@ -13,7 +13,7 @@ from glasshead.errors import CheckpointError, ConfigError, GlassheadError
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.pretrained import FAMILIES, family_for
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer, CharTokenizer
-from glasshead.text.words import WordTokenizer
+from glasshead.text.word_tokenizer import WordTokenizer
 
 hf = pytest.importorskip("transformers", reason="needs transformers")
 

@@ -10,7 +10,7 @@ from glasshead.checkpoint import import_model, load
 from glasshead.errors import InputError
 from glasshead.generation.beam import greedy
 from glasshead.generation.rows import SpecialTokens
-from glasshead.text.sentencepieces import read_pieces
+from glasshead.text.marian_tokenizer import read_sentencepieces
 from glasshead.text.tokenizer import tokenizer_from_json
 
 hf = pytest.importorskip("transformers", reason="needs transformers")
@@ -157,7 +157,7 @@ def test_a_translation_is_spelled_by_the_target(loaded):
 def test_a_damaged_sentencepiece_file_is_refused(cut):
     data = spm(SOURCE)[:cut]
     with pytest.raises(InputError, match=r"x\.spm"):
-        read_pieces(data + b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "x.spm")
+        read_sentencepieces(data + b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "x.spm")
 
 
 @pytest.mark.parametrize(

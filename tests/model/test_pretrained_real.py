@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from glasshead.checkpoint import import_model, load
 from glasshead.generation.decode import generate
 from glasshead.generation.sampling import SamplingConfig
-from glasshead.text.foreign import find_tokenizer
+from glasshead.text.hugging_face import find_tokenizer
 
 
 def folder_of(package):

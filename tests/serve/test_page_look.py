@@ -12,7 +12,7 @@ from .byte_gpt import byte_gpt
 pytestmark = pytest.mark.deep
 
 STORY = World.seed_story()
-TEXT, OTHER = STORY.text("zh"), STORY.flipped().text("zh")
+TEXT, OTHER = STORY.text("zh"), STORY.flip().text("zh")
 WORD = ".words-over .word"
 
 

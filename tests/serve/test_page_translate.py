@@ -148,13 +148,13 @@ def test_in_chinese_in_the_dark_on_a_phone(page, served, shot):
 def test_what_is_typed_and_not_sent_yet_stays(page, served):
     open_translate(page, served)
     field = page.locator("textarea")
-    field.fill(SEED.flipped().text("zh"))
+    field.fill(SEED.flip().text("zh"))
     with page.expect_request("**/api/translate") as asked:
         page.locator(".translate-source select").first.select_option("2")
     assert asked.value.post_data_json["text"] == SEED.text("zh")
     page.locator("#language").click()
     page.wait_for_selector(".translation mark:text-is('es')")
-    assert field.input_value() == SEED.flipped().text("zh")
+    assert field.input_value() == SEED.flip().text("zh")
 
 
 def test_after_a_translation_into_nothing_another_can_be_chosen(page, served):

@@ -104,9 +104,9 @@ def test_translate_has_both_meanings_one_click_apart(page, served, shot):
     shot(page, "translate")
     page.get_by_role("button", name="它 = 蝴蝶").click()
     page.wait_for_selector(".translation mark:text-is('er')")
-    assert translate.translation(page) == SEED.flipped().text("de")
+    assert translate.translation(page) == SEED.flip().text("de")
     assert page.get_by_role("button", name="它 = 蝴蝶").get_attribute("aria-pressed") == "true"
-    assert page.locator("textarea").input_value() == SEED.flipped().text("zh")
+    assert page.locator("textarea").input_value() == SEED.flip().text("zh")
     page.go_back()
     page.wait_for_selector(".translation mark:text-is('es')")
 

@@ -180,7 +180,7 @@ def test_statistics_are_those_of_the_view_with_a_sentence_each(ask, world_runs):
 
 def test_the_same_text_is_recorded_once(ask):
     assert look(ask)["seen"] == look(ask, tokens=True)["seen"]
-    assert look(ask)["seen"] != look(ask, text=STORY.flipped().text("zh"))["seen"]
+    assert look(ask)["seen"] != look(ask, text=STORY.flip().text("zh"))["seen"]
 
 
 def test_examples_can_be_read_by_their_model(ask):

@@ -108,7 +108,7 @@ def test_variants_differ_in_what_the_last_pronoun_stands_for(langs):
 
 
 def test_a_text_longer_than_the_model_reads_comes_in_parts(served):
-    story, other = SEED.text("zh"), SEED.flipped().text("zh")
+    story, other = SEED.text("zh"), SEED.flip().text("zh")
     found = ask(served, text=story + other + story, beam=1, n_best=1).json()
     assert [len(part["candidates"]) for part in found["parts"]] == [1, 1, 1]
     alone = [ask(served, text=text, beam=1).json()["text"] for text in (story, other)]

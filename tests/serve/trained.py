@@ -31,7 +31,7 @@ class SeedStoryPairs(WorldDataset):
         story = World.seed_story()
         both = [
             Pair(ending.text("zh"), ending.text("de"), line)
-            for line, ending in enumerate((story, story.flipped()), 1)
+            for line, ending in enumerate((story, story.flip()), 1)
         ]
         training = [*self.parts.training, *both * COPIES]
         self.parts = ParallelCorpus(training, self.parts.validation)

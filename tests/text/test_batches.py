@@ -95,7 +95,7 @@ def test_a_memory_mapped_text_gives_the_same_batches(tmp_path):
 
 def test_fixed_batches_span_the_text_and_stay():
     batches = text_batches()
-    fixed = batches.fixed(3)
+    fixed = batches.evenly_spaced(3)
     assert len(fixed) == 3
     starts = torch.cat([batch.ids[:, 0] for batch in fixed])
     assert starts[0] == 0
@@ -103,12 +103,12 @@ def test_fixed_batches_span_the_text_and_stay():
     gaps = starts.diff()
     assert gaps.max() - gaps.min() <= 1
     batches.at(17)
-    other = text_batches(seed=99).fixed(3)
+    other = text_batches(seed=99).evenly_spaced(3)
     assert all(same(one, again) for one, again in zip(fixed, other, strict=True))
 
 
 def test_fixed_batches_of_a_text_of_one_window_repeat_it():
-    fixed = text_batches(n=8, batch_size=2).fixed(2)
+    fixed = text_batches(n=8, batch_size=2).evenly_spaced(2)
     assert all(batch.ids.tolist() == [[*range(7)]] * 2 for batch in fixed)
 
 

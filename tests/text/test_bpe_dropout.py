@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glasshead.text.bpe import BPETokenizer
-from glasshead.text.bpe_dropout import SampledPieces
+from glasshead.text.bpe_dropout import BPEDropout
 
 WORDS = ["low", "lower", "lowest", "newer", "wider", "newest", "mächtig", "猫在公园里"]
 TEXTS = [" ".join(random.Random(n).choices(WORDS, k=1 + n % 7)) for n in range(400)]
@@ -20,26 +20,26 @@ TOKENIZER = BPETokenizer.train(TEXTS, 331, ["<pad>", "<bos>", "<eos>"])
 @settings(max_examples=25)
 @given(st.floats(0, 0.99), st.integers(0, 2**63), st.integers(0, 2**20))
 def test_the_pieces_of_a_text_are_the_text(dropout, seed, epoch):
-    rows = SampledPieces(TOKENIZER, TEXTS[:20], dropout, seed).at(epoch)
+    rows = BPEDropout(TOKENIZER, TEXTS[:20], dropout, seed).at(epoch)
     assert [TOKENIZER.decode(rows[i]) for i in range(20)] == TEXTS[:20]
 
 
 @pytest.mark.parametrize(("dropout", "limit"), [(0.0, None), (0.7, 0)])
 def test_without_dropout_or_beyond_the_limit_they_are_the_tokenizers_own(dropout, limit):
-    rows = SampledPieces(TOKENIZER, TEXTS, dropout, 3, limit).at(5)
+    rows = BPEDropout(TOKENIZER, TEXTS, dropout, 3, limit).at(5)
     for index, text in enumerate(TEXTS):
         assert rows[index].tolist() == TOKENIZER.encode_ids(text).tolist()
 
 
 def test_an_epoch_is_the_same_whatever_came_before_it():
-    one, two = (SampledPieces(TOKENIZER, TEXTS, 0.2, 3) for _ in range(2))
+    one, two = (BPEDropout(TOKENIZER, TEXTS, 0.2, 3) for _ in range(2))
     spelled = {epoch: one.at(epoch) for epoch in (0, 1, 2)}
     for epoch in (2, 0, 1):
         again = two.at(epoch)
         assert all(np.array_equal(spelled[epoch][i], again[i]) for i in range(len(TEXTS)))
     changed = sum(not np.array_equal(spelled[0][i], spelled[1][i]) for i in range(len(TEXTS)))
     assert changed > len(TEXTS) / 3
-    other = SampledPieces(TOKENIZER, TEXTS, 0.2, 4).at(0)
+    other = BPEDropout(TOKENIZER, TEXTS, 0.2, 4).at(0)
     assert any(not np.array_equal(spelled[0][i], other[i]) for i in range(len(TEXTS)))
 
 
@@ -65,7 +65,7 @@ def test_pieces_are_as_many_as_the_paper_makes_them(dropout):
     chance = random.Random(1)
     words = [word for text in TEXTS for word in TOKENIZER.words(text)]
     expected = np.mean([len(by_the_paper(w, merges, dropout, chance)) for w in words * 3])
-    pieces = SampledPieces(TOKENIZER, TEXTS, dropout, 11)
+    pieces = BPEDropout(TOKENIZER, TEXTS, dropout, 11)
     found = np.mean([pieces.at(epoch).lengths.sum() / len(words) for epoch in range(8)])
     assert found == pytest.approx(expected, rel=0.05)
     whole = sum(len(TOKENIZER.encode_ids(text)) for text in TEXTS) / len(words)

@@ -54,7 +54,7 @@ def test_the_seeds_sentence_is_in_the_language():
 
 
 def test_two_other_words_at_the_end_make_it_the_butterfly():
-    story, twin = World.seed_story(), World.seed_story().flipped()
+    story, twin = World.seed_story(), World.seed_story().flip()
     assert twin.text("zh") == SEED_SENTENCE.replace("饿坏了", "飞走了")
     assert twin.text("en").endswith("Now it has flown away.")
     assert twin.text("de").endswith("Jetzt ist er weggeflogen.")
@@ -114,9 +114,9 @@ def test_the_ending_could_be_said_of_no_other_noun_of_the_story(story):
 
 @given(stories)
 def test_a_flip_changes_the_ending_and_the_last_referent_and_nothing_before(story):
-    flipped = story.flipped()
+    flipped = story.flip()
     assert flipped.referent != story.referent
-    assert flipped.flipped().referent in {story.actor, story.thing}
+    assert flipped.flip().referent in {story.actor, story.thing}
     assert (flipped.actor, flipped.thing, flipped.verb) == (story.actor, story.thing, story.verb)
     assert flipped.ending.typical_of(flipped.referent)
     assert not flipped.ending.possible_of(story.referent)
@@ -225,7 +225,7 @@ def test_train_and_test_share_no_pair_whoever_acts(many, unseen):
     held_out = {frozenset((s.actor, s.thing)) for s in unseen}
     assert not seen & held_out
     for story in unseen:
-        assert split_of(story.flipped().actor, story.flipped().thing) == "test"
+        assert split_of(story.flip().actor, story.flip().thing) == "test"
 
 
 def test_about_a_tenth_of_the_pairs_is_held_out_and_every_noun_is_trained_on():

@@ -289,6 +289,6 @@ def test_a_tokenizer_that_loses_text_is_caught():
 
 
 def test_text_does_not_pull_in_torch():
-    code = "import sys, glasshead.text.store; print('torch' in sys.modules)"
+    code = "import sys, glasshead.text.token_store; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

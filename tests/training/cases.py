@@ -66,7 +66,7 @@ class Numbers(Task):
         self.model, self.spoil, self.number = model, spoil, -1
         ids = CharTokenizer.train(TEXT).encode_ids(TEXT)
         self.batches = TextBatches(ids, batch_size=5, block=model.config.max_len, seed=3)
-        self.held = self.batches.fixed(2)
+        self.held = self.batches.evenly_spaced(2)
 
     def batch(self, number: int) -> Batch:
         self.number = number

@@ -87,7 +87,7 @@ def _stories(n: int) -> tuple[list[Story], Tensor]:
     kept: list[Story] = []
     for story in unseen_stories(8 * n):
         if story.about != "place" and story.actor.gender != story.thing.gender:
-            kept += [story, story.flipped()]
+            kept += [story, story.flip()]
         if len(kept) >= 2 * n:
             break
     pairs = [[s.tokens[LANG].index(noun.word(LANG)) for noun in (s.actor, s.thing)] for s in kept]

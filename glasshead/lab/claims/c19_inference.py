@@ -73,7 +73,7 @@ def measure(
                                d_model=48, dropout=dropout)  # fmt: skip
             model = GPT(config)
             fit(model, _loss_on(model, train), lr=LR, steps=steps)
-        held = val.fixed(20)
+        held = val.evenly_spaced(20)
         prompts = held[0].ids[:PROMPTS, :PROMPT].tolist()
         left(model)
         differ["left"].append(_differ(model, plain, prompts))

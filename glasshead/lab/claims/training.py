@@ -76,7 +76,7 @@ class TextTask:
         self._training = text.corpus.training[:characters]
         # As many windows as the smaller part has, so that no character counts twice.
         self._seen, self._held = (
-            TextBatches(ids, batch_size=64, block=block, seed=0).fixed(
+            TextBatches(ids, batch_size=64, block=block, seed=0).evenly_spaced(
                 max(1, min(6, len(ids) // (64 * block)))
             )
             for ids in (self._training, text.corpus.validation)

@@ -26,7 +26,7 @@ from glasshead.model.transformer import Transformer, TransformerConfig
 from glasshead.observe.ablation import ChangeHook, attach_change_hooks
 from glasshead.observe.layers import find_layers
 from glasshead.text.pairs import Pair
-from glasshead.text.table import Ids
+from glasshead.text.table_tokenizer import Ids
 from glasshead.text.tinyworld import Story, World
 from glasshead.text.tinyworld.tokens import pieces, world_tokenizer
 from glasshead.text.tokenizer import WordTokenizer

@@ -19,7 +19,7 @@ from glasshead.text.tinyworld.lexicon import (
     TIMES,
     check_language,
 )
-from glasshead.text.words import segment, unread
+from glasshead.text.word_tokenizer import find_unknown, segment
 
 __all__ = ["spell", "tokenize", "vocabulary"]
 
@@ -89,7 +89,7 @@ def _segment(text: str) -> tuple[str, ...]:
     longest = max(map(len, known))
     words = segment(text, known, longest)
     if words is None:
-        start, end = unread(text, known, longest)
+        start, end = find_unknown(text, known, longest)
         raise _unknown(text[start:end], "zh")
     return words
 

@@ -50,7 +50,7 @@ class Story:
     >>> story = World.seed_story()
     >>> [(p.index, p.word) for p in story.pronouns["zh"]]
     [(4, '小猫'), (26, '小猫')]
-    >>> story.flipped().pronouns["zh"][-1].word
+    >>> story.flip().pronouns["zh"][-1].word
     '蝴蝶'
     """
 
@@ -134,7 +134,7 @@ class Story:
             for j in places.get(mark, ())
         )
 
-    def flipped(self) -> "Story":
+    def flip(self) -> "Story":
         """The same story with an ending that makes the last pronoun stand for the other one.
 
         A story that ends with its place comes to end with its actor.

@@ -5,7 +5,7 @@ from itertools import chain
 
 from glasshead.text.tinyworld.lexicon import PLACES, TIMES, check_language
 from glasshead.text.tinyworld.spelling import vocabulary
-from glasshead.text.words import WordTokenizer
+from glasshead.text.word_tokenizer import WordTokenizer
 
 __all__ = ["SPECIALS", "pieces", "world_tokenizer"]
 

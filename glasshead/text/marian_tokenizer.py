@@ -12,25 +12,25 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
 from glasshead.errors import InputError
-from glasshead.text.pieces import HIDDEN, PieceTokenizer
-from glasshead.text.table import Ids
+from glasshead.text.piece_tokenizer import HIDDEN, PieceTokenizer
+from glasshead.text.table_tokenizer import Ids
 
-__all__ = ["MarianTokenizer", "Pieces", "read_pieces"]
+__all__ = ["MarianTokenizer", "SentencePieces", "read_sentencepieces"]
 
 _UNIGRAM = 1
 _USED = (1, 4)  # normal pieces and those a user asked for; others stand for no text
 
 
 @dataclass(frozen=True)
-class Pieces:
+class SentencePieces:
     scores: dict[str, float]
     charsmap: bytes  # which characters are written as which others
     one_space: bool  # whether several spaces become one
 
 
-def read_pieces(data: bytes, source: str) -> Pieces:
+def read_sentencepieces(data: bytes, source: str) -> SentencePieces:
     """
-    >>> read_pieces(b"\\x0a\\x0a\\x0a\\x03abc\\x15\\x00\\x00\\x80\\xbf", "x.spm").scores
+    >>> read_sentencepieces(b"\\x0a\\x0a\\x0a\\x03abc\\x15\\x00\\x00\\x80\\xbf", "x.spm").scores
     {'abc': -1.0}
     """
     scores, charsmap, one_space, kind = dict[str, float](), b"", True, _UNIGRAM
@@ -55,13 +55,13 @@ def read_pieces(data: bytes, source: str) -> Pieces:
             f"{source} is a sentencepiece model of kind {kind} with {len(scores)} pieces",
             hint="only those of kind 1 (unigram) can be read",
         )
-    return Pieces(scores, charsmap, one_space)
+    return SentencePieces(scores, charsmap, one_space)
 
 
 class _Side(PieceTokenizer):
     """One language: its pieces decide where words are cut, the vocabulary what number each has."""
 
-    def __init__(self, pieces: Pieces, vocabulary: Mapping[str, int]) -> None:
+    def __init__(self, pieces: SentencePieces, vocabulary: Mapping[str, int]) -> None:
         marks = {"<pad>": "<pad>", "<unk>": "<unk>", "<bos>": "<pad>", "<eos>": "</s>"}
         numbers = {name: vocabulary[token] for name, token in marks.items()}
         self._unknown, specials = numbers["<unk>"], {*marks.values()}
@@ -94,8 +94,8 @@ class MarianTokenizer(_Side):
         self, source: bytes, target: bytes, vocabulary: Mapping[str, int], name: str = "vocab.json"
     ) -> None:
         _check(vocabulary, name)
-        super().__init__(read_pieces(source, "source.spm"), vocabulary)
-        self._target = _Side(read_pieces(target, "target.spm"), vocabulary)
+        super().__init__(read_sentencepieces(source, "source.spm"), vocabulary)
+        self._target = _Side(read_sentencepieces(target, "target.spm"), vocabulary)
         self._spm = {"source": source, "target": target}
         self._vocabulary = dict(vocabulary)
 
@@ -139,7 +139,7 @@ def _check(vocabulary: Mapping[str, int], name: str) -> None:
         )
 
 
-def _cutter(pieces: Pieces, vocabulary: Mapping[str, int]) -> tokenizers.Tokenizer:
+def _cutter(pieces: SentencePieces, vocabulary: Mapping[str, int]) -> tokenizers.Tokenizer:
     lowest = min(pieces.scores.values())
     # Words of the other language alone are hidden, so that no text is cut into them.
     entries = [

@@ -10,17 +10,17 @@ from collections.abc import Iterator
 
 from glasshead.text.tokenizer import ByteTokenizer, CharTokenizer, Tokenizer
 
-__all__ = ["piece_model", "piece_table"]
+__all__ = ["piece_table", "sentencepiece_model"]
 
 _SPACE = "▁"  # by which sentencepiece writes a space
 _NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6
 _BPE, _CHARACTERS = 2, 4
 
 
-def piece_model(tokenizer: Tokenizer) -> bytes | None:
+def sentencepiece_model(tokenizer: Tokenizer) -> bytes | None:
     """The file, or None where sentencepiece has no way to say the same.
 
-    >>> piece_model(CharTokenizer("▁")) is None
+    >>> sentencepiece_model(CharTokenizer("▁")) is None
     True
     """
     if (words := piece_table(tokenizer)) is None:

@@ -13,8 +13,8 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from glasshead.errors import InputError
-from glasshead.text.bpe import VISIBLE_BYTES, BPETokenizer, check_ids, gpt2_words
-from glasshead.text.pieces import PieceTokenizer
+from glasshead.text.bpe import VISIBLE_BYTES, BPETokenizer, check_ids, split_gpt2_words
+from glasshead.text.piece_tokenizer import PieceTokenizer
 from glasshead.text.tokenizer import (
     ByteTokenizer,
     CharTokenizer,
@@ -24,7 +24,13 @@ from glasshead.text.tokenizer import (
     tokenizer_from_json,
 )
 
-__all__ = ["as_hugging_face", "byte_level_bpe", "find_tokenizer", "tokenizer_files", "wrapped"]
+__all__ = [
+    "byte_level_bpe",
+    "find_tokenizer",
+    "to_hugging_face_json",
+    "tokenizer_files",
+    "wrap_tokenizer",
+]
 
 _MOST = 64 << 20  # bytes of a file
 
@@ -54,16 +60,16 @@ def byte_level_bpe(
     """A tokenizer as GPT-2's, from its table and its merges."""
     check_ids(vocabulary.values())
     inner = tokenizers.Tokenizer(models.BPE(vocabulary, merges))
-    inner.pre_tokenizer = gpt2_words()
+    inner.pre_tokenizer = split_gpt2_words()
     inner.decoder = decoders.ByteLevel()
     inner.add_special_tokens([name for name in specials if name in vocabulary])
     return BPETokenizer(inner)
 
 
-def as_hugging_face(tokenizer: Tokenizer) -> str:
+def to_hugging_face_json(tokenizer: Tokenizer) -> str:
     """A tokenizer.json that the transformers library loads, and that gives the same ids.
 
-    >>> inner = tokenizers.Tokenizer.from_str(as_hugging_face(CharTokenizer("abc", ["<eos>"])))
+    >>> inner = tokenizers.Tokenizer.from_str(to_hugging_face_json(CharTokenizer("abc", ["<eos>"])))
     >>> inner.encode("cab").ids, inner.decode([2, 0]), inner.token_to_id("<eos>")
     ([2, 0, 1], 'ca', 3)
     """
@@ -96,7 +102,7 @@ def tokenizer_files(tokenizer: Tokenizer, *, lowercase: bool = False) -> dict[st
     """
     if isinstance(tokenizer, MarianTokenizer):
         return tokenizer.files
-    written = as_hugging_face(tokenizer)
+    written = to_hugging_face_json(tokenizer)
     if lowercase:
         parts = json.loads(written)
         before = [parts["normalizer"]] if parts.get("normalizer") else []
@@ -105,7 +111,7 @@ def tokenizer_files(tokenizer: Tokenizer, *, lowercase: bool = False) -> dict[st
     return {"tokenizer.json": written.encode()}
 
 
-def wrapped(inner: tokenizers.Tokenizer, source: str) -> Tokenizer:
+def wrap_tokenizer(inner: tokenizers.Tokenizer, source: str) -> Tokenizer:
     """A tokenizer of the library as one of ours."""
     try:
         return tokenizer_from_json(inner.to_str(), source)
@@ -117,7 +123,7 @@ def wrapped(inner: tokenizers.Tokenizer, source: str) -> Tokenizer:
 
 
 def _from_json(file: Path) -> Tokenizer:
-    return wrapped(read_inner(_text(file), str(file)), str(file))
+    return wrap_tokenizer(read_inner(_text(file), str(file)), str(file))
 
 
 def _from_merges(vocabulary: Path, merges: Path) -> Tokenizer:

@@ -6,12 +6,12 @@ from difflib import get_close_matches
 import numpy as np
 
 from glasshead.errors import InputError
-from glasshead.text.table import Ids, Table, number_specials, utf8
+from glasshead.text.table_tokenizer import Ids, TableTokenizer, number_specials, utf8
 
-__all__ = ["WordTokenizer", "segment", "unread"]
+__all__ = ["WordTokenizer", "find_unknown", "segment"]
 
 
-class WordTokenizer(Table):
+class WordTokenizer(TableTokenizer):
     """One id for each word of a list; a text is cut into as long words as can be.
 
     Specials come first, then the words. A word may hold the space before it, so that words put
@@ -44,7 +44,7 @@ class WordTokenizer(Table):
         utf8(text)
         words = segment(text, self._id_of, self._longest)
         if words is None:
-            start, end = unread(text, self._id_of, self._longest)
+            start, end = find_unknown(text, self._id_of, self._longest)
             near = get_close_matches(text[start:end].strip(), self.words, n=1, cutoff=0.5)
             raise InputError(
                 f"'{text[start:end]}' (index {start}) is none of the {len(self.words)} words that "
@@ -82,10 +82,10 @@ def segment(text: str, known: Collection[str], longest: int) -> tuple[str, ...] 
     return tuple(words)
 
 
-def unread(text: str, known: Collection[str], longest: int) -> tuple[int, int]:
+def find_unknown(text: str, known: Collection[str], longest: int) -> tuple[int, int]:
     """The piece of the text [start, end) from where reading stops to where a word begins again.
 
-    >>> unread("abxycd", {"ab", "abc", "cd"}, longest=3)
+    >>> find_unknown("abxycd", {"ab", "abc", "cd"}, longest=3)
     (2, 4)
     """
     reached, ends = 0, {0}

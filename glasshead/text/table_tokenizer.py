@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from glasshead.errors import ConfigError, InputError
 
-__all__ = ["VERSION", "Encoded", "Ids", "Table", "Tokenizer", "number_specials", "utf8"]
+__all__ = ["VERSION", "Encoded", "Ids", "TableTokenizer", "Tokenizer", "number_specials", "utf8"]
 
 Ids = NDArray[np.int32]
 VERSION = 1  # of our own tokenizer.json, which BPE alone does not have
@@ -55,7 +55,7 @@ class Tokenizer(Protocol):
     def save(self, path: str | Path) -> None: ...
 
 
-class Table(ABC):
+class TableTokenizer(ABC):
     """The shared half of every tokenizer; a kind adds `encode_ids` and `to_json`."""
 
     kind: ClassVar[str]

@@ -16,10 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from glasshead.errors import ConfigError, InputError, UnknownCharacterError
-from glasshead.text import parallel, sources, store
+from glasshead.text import parallel_encoding as parallel
+from glasshead.text import sources
+from glasshead.text import token_store as token_store_module
 from glasshead.text.bpe import BPETokenizer, Cutter
 from glasshead.text.corpus import Report, Skipped, read_documents, split_by_document
-from glasshead.text.store import TokenStore, keep_streams, token_store
+from glasshead.text.token_store import TokenStore, keep_streams, token_store
 from glasshead.text.tokenizer import ByteTokenizer, CharTokenizer
 
 SAMPLE = "春江潮水连海平, the river\nmeets the sea.\n\n  海上明月 1234 共潮生！\r\n" * 7
@@ -106,7 +108,7 @@ def test_a_script_without_a_main_guard_is_told_so(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "from glasshead.errors import ConfigError\n"
-        "from glasshead.text import parallel\n"
+        "from glasshead.text import parallel_encoding as parallel\n"
         "from glasshead.text.bpe import BPETokenizer\n"
         "tokenizer = BPETokenizer.train('some text', 256)\n"
         "units = [parallel.Unit([parallel.Part('text')], 0)] * 3\n"
@@ -125,7 +127,7 @@ def test_the_processes_of_a_killed_parent_end(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "import multiprocessing\n"
-        "from glasshead.text import parallel\n"
+        "from glasshead.text import parallel_encoding as parallel\n"
         "from glasshead.text.bpe import BPETokenizer\n"
         "if __name__ == '__main__':\n"
         "    def units():\n"
@@ -188,7 +190,7 @@ def test_a_store_among_its_texts_is_reused_too(corpus):
 
 
 def test_a_large_file_is_known_by_its_time(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "SMALL", 10)
+    monkeypatch.setattr(token_store_module, "SMALL", 10)
     before = made_at(token_store([corpus], BPE, tmp_path / "cache"))
     assert made_at(token_store([corpus], BPE, tmp_path / "cache")) == before
     touch(corpus / "a.txt", 9)
@@ -256,7 +258,7 @@ def test_what_a_killed_process_left_is_removed_in_time(corpus, tmp_path):
     old, new = (made.path.with_name(f"{made.path.name}.{name}.tmp") for name in ("old", "new"))
     old.write_bytes(b"x")
     new.write_bytes(b"x")
-    os.utime(old, (time.time() - 2 * store.STALE,) * 2)
+    os.utime(old, (time.time() - 2 * token_store_module.STALE,) * 2)
     made.path.write_bytes(b"")
     token_store([corpus], BPE, tmp_path / "cache")
     assert not old.exists()

@@ -8,9 +8,9 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
 from glasshead.errors import InputError
-from glasshead.text.bpe import gpt2_words
-from glasshead.text.foreign import wrapped
-from glasshead.text.piece_model import piece_table
+from glasshead.text.bpe import split_gpt2_words
+from glasshead.text.hugging_face import wrap_tokenizer
+from glasshead.text.sentencepiece_model import piece_table
 from glasshead.text.tokenizer import (
     BPETokenizer,
     ByteTokenizer,
@@ -19,7 +19,7 @@ from glasshead.text.tokenizer import (
     Tokenizer,
 )
 
-__all__ = ["fields_of", "tokenizer_of"]
+__all__ = ["read_tokenizer", "tokenizer_fields"]
 
 # What may stand in one piece; of digits up to {digits}.
 _WORDS = (
@@ -41,7 +41,7 @@ def _split(digits: str) -> Any:
 
 
 def _gpt2(*before: Any) -> Any:
-    return pre_tokenizers.Sequence([*before, gpt2_words()])
+    return pre_tokenizers.Sequence([*before, split_gpt2_words()])
 
 
 _WAYS = {
@@ -53,7 +53,7 @@ _WAYS = {
 }
 
 
-def tokenizer_of(fields: Mapping[str, Any], source: str) -> Tokenizer:
+def read_tokenizer(fields: Mapping[str, Any], source: str) -> Tokenizer:
     """By the fields tokenizer.ggml.*."""
 
     def get(name: str) -> Any:
@@ -98,10 +98,10 @@ def tokenizer_of(fields: Mapping[str, Any], source: str) -> Tokenizer:
             f"{source}: its tokenizer is damaged: {error}",
             hint=_BESIDE,
         ) from None
-    return wrapped(inner, source)
+    return wrap_tokenizer(inner, source)
 
 
-def fields_of(
+def tokenizer_fields(
     tokenizer: Tokenizer, ids: Mapping[str, Any], size: int, template: str | None = None
 ) -> dict[str, Any]:
     """The fields by which llama.cpp makes the same ids of a text.
@@ -184,7 +184,7 @@ def _is_cut(parts: Mapping[str, Any], way: str) -> bool:
 
 
 def _single(tokens: Any, types: Any) -> Tokenizer | None:
-    """A table of characters, or of bytes, as `fields_of` writes it; None if it is another."""
+    """Read a table of characters or bytes that `tokenizer_fields` wrote; None if it is another."""
     try:
         table = [(str(t), int(n)) for t, n in zip(tokens, types, strict=True) if n != _UNUSED]
         names = [token for token, kind in table if kind == _CONTROL]

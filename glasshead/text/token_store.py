@@ -30,9 +30,9 @@ from numpy.typing import NDArray
 
 from glasshead.errors import InputError, UnknownCharacterError
 from glasshead.text.bpe import Cutter
-from glasshead.text.corpus import Report, Skipped, documents_in, no_text, split_by_document
-from glasshead.text.parallel import EncodedUnit, Part, Unit, encode_units
-from glasshead.text.sources import BLOCK, Source, Unreadable, find_sources, read_pieces
+from glasshead.text.corpus import Report, Skipped, no_text_error, read_sources, split_by_document
+from glasshead.text.parallel_encoding import EncodedUnit, Part, Unit, encode_units
+from glasshead.text.sources import BLOCK, Source, Unreadable, find_sources, read_parts
 from glasshead.text.tokenizer import Tokenizer
 
 __all__ = ["TokenStore", "keep_streams", "keep_text", "token_store"]
@@ -240,7 +240,7 @@ def _units(found: Sequence[Source], field: str, report: Report) -> Iterator[Unit
         before += os.path.getsize(str(source.path))
         position[0] = 0
     if empty:
-        raise no_text(found, report)
+        raise no_text_error(found, report)
     if parts:
         yield Unit(parts, before)
 
@@ -250,7 +250,7 @@ def _parts(
 ) -> Iterator[Part]:
     cutter = Cutter()
     try:
-        for piece in read_pieces(source, report, field=field, at=at):
+        for piece in read_parts(source, report, field=field, at=at):
             for text in cutter.push(piece.text):
                 yield Part(text)
             if piece.last:
@@ -318,7 +318,7 @@ def _unknown_character(
     found: Sequence[Source], tokenizer: Tokenizer, field: str
 ) -> UnknownCharacterError:
     """The same error with its place in the document instead of the part."""
-    for document in documents_in(found, field, Report()):
+    for document in read_sources(found, field, Report()):
         try:
             tokenizer.encode_ids(document.text)
         except UnknownCharacterError as error:

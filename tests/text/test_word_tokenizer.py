@@ -8,7 +8,7 @@ from glasshead.errors import InputError
 from glasshead.text.tinyworld import LANGUAGES, SPLITS, World
 from glasshead.text.tinyworld.tokens import pieces, world_tokenizer
 from glasshead.text.tokenizer import WordTokenizer, tokenizer_from_json
-from glasshead.text.words import segment
+from glasshead.text.word_tokenizer import segment
 
 TOKENIZER = world_tokenizer(*LANGUAGES)
 

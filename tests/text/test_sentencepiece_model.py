@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glasshead.text.piece_model import piece_model
+from glasshead.text.sentencepiece_model import sentencepiece_model
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer, CharTokenizer
 
 sentencepiece = pytest.importorskip("sentencepiece", reason="needs sentencepiece")
@@ -13,7 +13,7 @@ TEXT = "春江潮水连海平，海上明月共潮生。\nThe  cat's mat:\t<eos>
 
 
 def read(tokenizer):
-    return sentencepiece.SentencePieceProcessor(model_proto=piece_model(tokenizer))
+    return sentencepiece.SentencePieceProcessor(model_proto=sentencepiece_model(tokenizer))
 
 
 CHARS, BYTES = CharTokenizer.train(TEXT, ["<eos>"]), ByteTokenizer(["<eos>"])
@@ -38,5 +38,5 @@ def test_special_tokens_keep_their_ids_and_no_text_becomes_one(ours, theirs):
 
 
 def test_what_sentencepiece_cannot_say_is_not_said():
-    assert piece_model(CharTokenizer.train("▁ ")) is None
-    assert piece_model(BPETokenizer.train(TEXT, 260)) is None
+    assert sentencepiece_model(CharTokenizer.train("▁ ")) is None
+    assert sentencepiece_model(BPETokenizer.train(TEXT, 260)) is None

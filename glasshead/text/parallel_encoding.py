@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glasshead.errors import ConfigError
-from glasshead.text.table import Ids
+from glasshead.text.table_tokenizer import Ids
 from glasshead.text.tokenizer import Tokenizer, tokenizer_from_json
 
 __all__ = ["EncodedUnit", "Part", "Unit", "encode_units"]

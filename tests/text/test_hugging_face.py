@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from glasshead.errors import InputError
-from glasshead.text.foreign import as_hugging_face, find_tokenizer
+from glasshead.text.hugging_face import find_tokenizer, to_hugging_face_json
 from glasshead.text.tokenizer import (
     BPETokenizer,
     ByteTokenizer,
@@ -152,7 +152,7 @@ def test_damaged_merges_are_refused(tmp_path, vocabulary, merges):
 @given(st.text())
 @example("a <eos> b")
 def test_bytes_go_out_as_they_are(text):
-    inner = tokenizers.Tokenizer.from_str(as_hugging_face(ByteTokenizer(["<eos>"])))
+    inner = tokenizers.Tokenizer.from_str(to_hugging_face_json(ByteTokenizer(["<eos>"])))
     inner.encode_special_tokens = True  # or its name in a text is taken for the special itself
     assert inner.encode(text).ids == ByteTokenizer().encode_ids(text).tolist()
     assert inner.token_to_id("<eos>") == 256
@@ -161,7 +161,7 @@ def test_bytes_go_out_as_they_are(text):
 @given(st.text(st.sampled_from("ab 春\n\t▁Ġ"), min_size=1))
 def test_characters_go_out_as_they_are(text):
     tokenizer = CharTokenizer("".join(sorted("ab 春\n\t▁Ġ")), ["<eos>"])
-    inner = tokenizers.Tokenizer.from_str(as_hugging_face(tokenizer))
+    inner = tokenizers.Tokenizer.from_str(to_hugging_face_json(tokenizer))
     ids = tokenizer.encode_ids(text).tolist()
     assert inner.encode(text).ids == ids
     assert inner.decode(ids) == text

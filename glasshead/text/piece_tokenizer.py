@@ -10,15 +10,15 @@ import tokenizers
 from numpy.typing import NDArray
 
 from glasshead.errors import InputError
-from glasshead.text.bpe import empty_table, marks_of, spelled_bytes
-from glasshead.text.table import Encoded, Ids, Table, utf8
+from glasshead.text.bpe import empty_table, find_marks, token_to_bytes
+from glasshead.text.table_tokenizer import Encoded, Ids, TableTokenizer, utf8
 
 __all__ = ["HIDDEN", "PieceTokenizer"]
 
 HIDDEN = "\0"  # before an entry that no text may become, but that can be spelled
 
 
-class PieceTokenizer(Table):
+class PieceTokenizer(TableTokenizer):
     """Any tokenizer of Hugging Face `tokenizers`, as its model was trained with it.
 
     It may change the text before it cuts it (small letters, one space for two), and a word that it
@@ -51,8 +51,8 @@ class PieceTokenizer(Table):
                 f"special {wrong[0]} has no id of a vocabulary of {len(table)}",
                 hint="the file is damaged; take it anew",
             )
-        self.marks = marks_of(inner)
-        self._opens_with_space = spell is not spelled_bytes
+        self.marks = find_marks(inner)
+        self._opens_with_space = spell is not token_to_bytes
 
     def encode_ids(self, text: str) -> Ids:
         return self.encode(text).ids
@@ -83,7 +83,7 @@ def _spelling(parts: dict[str, Any]) -> Callable[[str], bytes]:
     """How an entry of the vocabulary becomes the bytes that it stands for."""
     model, around = parts["model"], json.dumps([parts.get("pre_tokenizer"), parts.get("decoder")])
     if '"ByteLevel"' in around:
-        return spelled_bytes
+        return token_to_bytes
     if model.get("type") == "WordPiece":
         prefix = str(model.get("continuing_subword_prefix") or "##")
         return lambda token: (
