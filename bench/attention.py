@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from bench.machine import bandwidth, matrix_peak
-from bench.peers import missing
+from bench.peers import missing_package
 from bench.table import Row, Settings
-from bench.timing import take_turns
+from bench.timing import time_in_turns
 from glasshead.attention.mask import Mask
 from glasshead.attention.multihead import MultiHeadAttention
 
@@ -116,7 +116,7 @@ PEERS: dict[str, tuple[str, Callable[[nn.MultiheadAttention], Run]]] = {
 
 
 def check_agreement(runs: dict[str, Run], x: Tensor, weights: bool) -> None:
-    """A fast wrong answer is no peer: all must agree before they are timed."""
+    """Check that all peers compute the same before they are timed."""
     expected, seen = runs[OURS](x, weights)
     tolerance = 1e-3 if x.dtype == torch.float32 else 3e-2
     for name, run in runs.items():
@@ -137,7 +137,7 @@ def call(run: Run, x: Tensor, weights: bool, backward: bool) -> None:
 
 
 def least(settings: Settings, x: Tensor, heads: int, weights: bool, backward: bool) -> float:
-    """Seconds that the matrix products take at the machine's peak, or writing the weights does."""
+    """Return the seconds of the matrix products at peak speed, or of writing the weights."""
     B, T, C = x.shape
     products = 2 * B * T * C * (4 * C + T) * (3 if backward else 1)  # a causal half of T x T
     peak = matrix_peak(settings.device, str(x.dtype).removeprefix("torch."), settings.quick)
@@ -155,14 +155,14 @@ def rows(settings: Settings) -> list[Row]:
         x = torch.randn(B, T, C, device=settings.device, dtype=dtype)
         runs, left_out = {OURS: ours(module), UNBIASED: ours(module, bias=False)}, {}
         for name, (package, build) in PEERS.items():
-            if reason := missing(package):
+            if reason := missing_package(package):
                 left_out[name] = reason
             else:
                 runs[name] = build(module)  # its biases are zero: x-transformers' lack fits
         for weights in (False, True):
             check_agreement(runs, x, weights)
             for backward in (False, True):
-                seconds = take_turns(
+                seconds = time_in_turns(
                     {name: partial(call, run, x, weights, backward) for name, run in runs.items()},
                     settings.repeats if not settings.on_gpu else 5 * settings.repeats,
                     settings.device,

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from bench.machine import bandwidth
-from bench.peers import in_transformers, missing
+from bench.peers import missing_package, to_transformers
 from bench.table import Row, Settings
-from bench.timing import take_turns
+from bench.timing import time_in_turns
 from glasshead.generation.decode import generate
 from glasshead.generation.int8 import to_int8
 from glasshead.generation.sampling import GREEDY
@@ -107,7 +107,7 @@ def rows(settings: Settings) -> list[Row]:
         **shape, feed_forward="gelu-tanh", qkv_bias=True, tied=True, head_bias=False, init="gpt2"
     )
     model = GPT(config).to(settings.device).eval()
-    reason = missing("transformers")
+    reason = missing_package("transformers")
     found = []
     for case in cases(settings):
         peer = "transformers" + (f", {case.cache} cache" if case.cache else "")
@@ -116,10 +116,10 @@ def rows(settings: Settings) -> list[Row]:
         said: dict[str, Texts] = {}
         runs = {"ours": our_run(in_precision(model, case.precision), case, said)}
         if not reason:
-            theirs = in_transformers(in_precision(model, case.peer))
+            theirs = to_transformers(in_precision(model, case.peer))
             runs["theirs"] = their_run(theirs, case, said)
         repeats = min(settings.repeats, 3) if settings.on_gpu else settings.repeats
-        seconds = take_turns(runs, repeats, settings.device)
+        seconds = time_in_turns(runs, repeats, settings.device)
         speed = {name: case.batch * case.tokens / taken for name, taken in seconds.items()}
         at_best = limit(model, case, settings)
         note = reason or alike(**said)
@@ -130,7 +130,7 @@ def rows(settings: Settings) -> list[Row]:
 
 
 def alike(ours: Texts, theirs: Texts) -> str:
-    """How many tokens of a text are the same until the first that is not."""
+    """Count the tokens of a text before the first that differs."""
     same = []
     for one, other in zip(ours, theirs, strict=True):
         pairs = zip(one, other, strict=True)

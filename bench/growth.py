@@ -1,13 +1,13 @@
-"""What growing costs: time and memory of training, generating and observing.
+"""How time and memory of training, generating and observing grow with the size.
 
     python -m bench.growth [--device cuda] [--quick] [--draw]
 
-Each is measured against the length of the text, the width of the model and the size of the batch,
-all else fixed; from the last two points follows how fast it grows there: 1 is in proportion, 2 is
-with the square. Written are bench/results/growth-MACHINE.json, docs/img/growth-MACHINE.png and the
-table of docs/results.md; --draw makes the latter two again from the first, without measuring. On a
-CPU every point has a process of its own. Memory is what is needed beyond the parameters, or beyond
-q and k: of training, gradients and the optimizer's state too.
+Each is measured against the length of the text, the width of the model and the batch size, one at a
+time. The exponent of growth comes from the last two points: 1 is linear, 2 quadratic. Writes
+bench/results/growth-MACHINE.json, docs/img/growth-MACHINE.png and the table of docs/results.md;
+--draw makes the latter two from the first, without measuring. On a CPU every point runs in its own
+process. Memory is what is needed beyond the parameters, or beyond q and k; in training it includes
+gradients and optimizer state.
 
     train      one step of `glasshead train` (AdamW, not compiled)
     prompt     reading a prompt before the first token is generated
@@ -28,8 +28,8 @@ import torch
 
 from bench.growth_picture import draw, exponent
 from bench.machine import this_machine
-from bench.table import RESULTS, between_markers, figure
-from bench.timing import apart, clock, peak_memory, release
+from bench.table import RESULTS, figure, write_between_markers
+from bench.timing import clock, peak_memory, release, run_in_process
 from bench.train import Turns, trainer
 from glasshead.attention.mask import Mask
 from glasshead.errors import ConfigError
@@ -48,7 +48,7 @@ FIRST = 60  # tokens that are not timed; on a GPU they come by 4, 8, 16, 32 and 
 
 @dataclass(frozen=True)
 class Size:
-    """What is grown, one at a time."""
+    """The sizes that are varied, one at a time."""
 
     length: int
     width: int
@@ -64,7 +64,7 @@ class Size:
             n_heads=self.width // D_HEAD, d_model=self.width, feed_forward="gelu-tanh",
             tied=True, head_bias=False, init="gpt2",
         )  # fmt: skip
-        with torch.device(self.device):  # a CPU would draw billions of parameters for a minute
+        with torch.device(self.device):  # on a CPU, billions of random parameters take a minute
             return GPT(config)
 
     @property
@@ -74,7 +74,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Plan:
-    """Where the growing starts, and the sizes along each axis."""
+    """The base size, and the sizes along each axis."""
 
     base: Size
     axes: dict[str, tuple[int, ...]]
@@ -115,7 +115,7 @@ class Found:
 
 def train(size: Size) -> dict[str, Found]:
     turns = Turns(size.device)
-    # A GPU may record a step after WARM of them, and play it from the next on.
+    # On a GPU a step may be captured after WARM steps, and replayed from the next on.
     first = 1 if size.device == "cpu" else WARM + 1
     made = trainer(
         size.model(), size.batch, first + 3, turns, device=size.device, log_every=1,
@@ -166,7 +166,11 @@ def measure(plan: Plan) -> list[dict[str, Any]]:
     for axis, n, size in plan.points():
         for work in WORKS:
             try:
-                done = work(size) if size.device != "cpu" else apart(alone, work, size)
+                done = (
+                    work(size)
+                    if size.device != "cpu"
+                    else run_in_process(warm_up_and_run, work, size)
+                )
             except (torch.OutOfMemoryError, MemoryError, ConfigError) as error:  # too large
                 print(f"{work.__name__} at {axis} {n}: {error}")
                 done = {}
@@ -180,8 +184,8 @@ def measure(plan: Plan) -> list[dict[str, Any]]:
     return found
 
 
-def alone(work: Callable[[Size], dict[str, Found]], size: Size) -> dict[str, Found]:
-    """In a process of its own: once with little, so that libraries are loaded and warm."""
+def warm_up_and_run(work: Callable[[Size], dict[str, Found]], size: Size) -> dict[str, Found]:
+    """Run in a process of its own, first with a small size to load and warm up libraries."""
     settle_half_precision()
     work(replace(size, length=16, batch=1, width=D_HEAD, n_layers=1))
     release()
@@ -189,7 +193,7 @@ def alone(work: Callable[[Size], dict[str, Found]], size: Size) -> dict[str, Fou
 
 
 def page(kept: dict[str, Any]) -> str:
-    """The picture and the table, as docs/results.md has them."""
+    """Return the picture and the table for docs/results.md."""
     machine, base = kept["machine"], kept["base"]
     dtype = "float32" if machine["slug"].endswith("cores") else "bf16"
     lines = [
@@ -228,7 +232,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder of the measurements: bench/results")
     parser.add_argument("--docs", type=Path, help="folder of results.md and img: docs")
     args = parser.parse_args()
-    keeps = not args.quick  # tiny sizes are kept nowhere unless told where
+    keeps = not args.quick  # results of tiny sizes are stored only with --out
     out, docs = args.out or (RESULTS if keeps else None), args.docs or (DOCS if keeps else None)
     if not args.draw:
         settle_half_precision()
@@ -246,7 +250,7 @@ def main() -> None:
         kept = json.loads(file.read_text(encoding="utf-8"))
         slug = kept["machine"]["slug"]
         draw(kept, docs / "img" / f"growth-{slug}.png")
-        between_markers(docs / "results.md", f"growth:{slug}", page(kept))
+        write_between_markers(docs / "results.md", f"growth:{slug}", page(kept))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ NEAR = 1.5  # times: labels of lines that end closer would overlap
 
 
 def exponent(points: list[dict[str, Any]], name: str) -> float | None:
-    """How fast something grows between the last two points: 1 in proportion, 2 with the square.
+    """Return the exponent of growth between the last two points: 1 linear, 2 quadratic.
 
     >>> exponent([{"at": 2, "ms": 8.0}, {"at": 4, "ms": 32.0}], "ms")
     2.0
@@ -90,7 +90,7 @@ def _dress(panel: Any, sizes: list[int]) -> None:
 
 
 def _lines(panel: Any, points: list[dict[str, Any]], name: str) -> None:
-    """Each kind of work as a line, with its exponent at the end."""
+    """Draw each kind of work as a line, with its exponent at the end."""
     ends: list[tuple[float, float, str, str]] = []
     for work, label in NAMES.items():
         own = [p for p in points if p["work"] == work and p[name]]
@@ -113,7 +113,7 @@ def _lines(panel: Any, points: list[dict[str, Any]], name: str) -> None:
 
 
 def _slopes(panel: Any) -> None:
-    """In the empty corner above the lines: what the exponents 0, 1 and 2 look like."""
+    """Draw the slopes of exponents 0, 1 and 2 in the empty corner above the lines."""
     left, right = panel.get_xlim()
     low, high = panel.get_ylim()
     x = left * (right / left) ** 0.05

@@ -1,4 +1,4 @@
-"""Which machine this is, and what its hardware could do at best, measured."""
+"""The machine: its name, and its measured memory bandwidth and peak speed."""
 
 import os
 import platform
@@ -16,7 +16,7 @@ __all__ = ["Machine", "bandwidth", "matrix_peak", "this_machine"]
 
 @dataclass(frozen=True)
 class Machine:
-    """What is told of a machine: nothing that tells one from another of its kind."""
+    """The kind of a machine, without anything that identifies an individual one."""
 
     slug: str  # such as amd-epyc-2-cores or nvidia-h200
     name: str
@@ -44,13 +44,13 @@ def this_machine(device: str, quick: bool = False) -> Machine:
 
 
 def _processor() -> str:
-    """Its family, such as AMD EPYC or Intel Xeon."""
+    """Return the family of the processor, such as AMD EPYC or Intel Xeon."""
     return " ".join(re.sub(r"\(.*?\)|@.*", " ", cpu_name()).split()[:2]) or "CPU"
 
 
 @lru_cache
 def bandwidth(device: str, quick: bool = False) -> float:
-    """Bytes a second read from memory, by a sum that is no work; the best of five."""
+    """Return bytes a second read from memory by a sum; the best of five."""
     size = 2**24 if quick else 2**30 if device.startswith("cuda") else 2**27
     numbers = torch.ones(size, device=device)
     return max(numbers.nbytes / clock(numbers.sum, device) for _ in range(6))
@@ -58,7 +58,7 @@ def bandwidth(device: str, quick: bool = False) -> float:
 
 @lru_cache
 def matrix_peak(device: str, dtype: str, quick: bool = False) -> float:
-    """Operations a second of a large matrix product; the best of five."""
+    """Return operations a second of a large matrix product; the best of five."""
     n = 512 if quick else 8192 if device.startswith("cuda") else 2048
     a, b = (torch.randn(n, n, device=device, dtype=getattr(torch, dtype)) for _ in range(2))
     return max(2 * n**3 / clock(lambda: a @ b, device) for _ in range(6))

@@ -1,7 +1,7 @@
-"""Observing: all statistics of every head, beside what others do to see any weight at all.
+"""Observing: all statistics of every head, compared with how other libraries return weights.
 
-On a CPU each subject runs in a process of its own and tells its median time and its peak memory
-beyond the model or q and k. On a GPU `observe` is also clocked beside the cuDNN forward alone.
+On a CPU each subject runs in its own process; time is the median, memory the peak beyond the model
+or q and k. On a GPU `observe` is also compared with the cuDNN forward alone.
 """
 
 from functools import partial
@@ -12,16 +12,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bench.machine import matrix_peak
-from bench.observed import PEERS, Asked, inputs, measure
-from bench.peers import missing
+from bench.observe_peers import PEERS, Workload, inputs, measure
+from bench.peers import missing_package
 from bench.table import Row, Settings
-from bench.timing import CHILD_MEMORY, apart, release, take_turns
+from bench.timing import CHILD_MEMORY, release, run_in_process, time_in_turns
 from glasshead.attention.mask import Mask
 from glasshead.observe.statistics import observe
 
 __all__ = ["rows"]
 
-# Which of our subjects a peer is compared with, at which lengths, and what is shown.
+# Which of our subjects a peer is compared with, and at which lengths.
 LAYER, MODEL, FILE = "observe", "observing", "glass"
 CPU: dict[str, tuple[str, tuple[int, ...]]] = {
     "dense": (LAYER, (4096,)),
@@ -45,33 +45,33 @@ def rows(settings: Settings) -> list[Row]:
     found = []
     for peer, (subject, lengths) in (GPU if settings.on_gpu else CPU).items():
         for T in (64,) if settings.quick else lengths:
-            found += compared(peer, subject, T, settings)
+            found += compare(peer, subject, T, settings)
             release()
     if settings.on_gpu:
         for heads, width in ((12, 64), (6, 128)):
-            found += beside_cudnn(settings, heads, width)
+            found += compare_with_cudnn(settings, heads, width)
     return found
 
 
-def compared(peer: str, subject: str, T: int, settings: Settings) -> list[Row]:
+def compare(peer: str, subject: str, T: int, settings: Settings) -> list[Row]:
     repeats = min(settings.repeats, 3) if T < 2048 or subject == LAYER else 1
     size = {"heads": 2, "layers": 2} if settings.quick else {}
-    asked = Asked(T, **size, repeats=repeats, device=settings.device)
-    ours = known(subject, asked)
+    work = Workload(T, **size, repeats=repeats, device=settings.device)
+    ours = measure_once(subject, work)
     says, package, _ = PEERS[peer]
-    theirs, note = None, missing(package)
+    theirs, note = None, missing_package(package)
     if note is None:
         try:
-            theirs = measured(peer, asked)
+            theirs = measure_in_process(peer, work)
         except MemoryError:
             note = f"fails: needs more than {CHILD_MEMORY / 2**30:.0f} GiB"
         except torch.OutOfMemoryError:
             note = "fails: more than the GPU's memory"
-    what = f"{WORDS[subject].format(heads=asked.heads, layers=asked.layers)}, T = {T:,}"
+    what = f"{WORDS[subject].format(heads=work.heads, layers=work.layers)}, T = {T:,}"
     theirs = theirs or {}
-    # q times k, a causal half of it, once.
-    products = asked.heads * asked.T**2 * asked.width * (asked.layers if subject == MODEL else 1)
-    least = products / matrix_peak(asked.device, str(asked.dtype)[6:], settings.quick)
+    # The products q @ k^T, of which a causal mask needs half.
+    products = work.heads * work.T**2 * work.width * (work.layers if subject == MODEL else 1)
+    least = products / matrix_peak(work.device, str(work.dtype)[6:], settings.quick)
     found = [Row(what, says, "seconds", ours["seconds"], theirs.get("seconds"), least, note or "")]
     for name in ("memory MB", "file MB"):
         if name in ours:
@@ -79,25 +79,27 @@ def compared(peer: str, subject: str, T: int, settings: Settings) -> list[Row]:
     return found
 
 
-_KNOWN: dict[tuple[str, Asked], dict[str, float]] = {}
+_MEASURED: dict[tuple[str, Workload], dict[str, float]] = {}
 
 
-def known(subject: str, asked: Asked) -> dict[str, float]:
-    """What ours takes; measured once for all its peers."""
-    if (subject, asked) not in _KNOWN:
-        _KNOWN[subject, asked] = measured(subject, asked)
-    return _KNOWN[subject, asked]
+def measure_once(subject: str, work: Workload) -> dict[str, float]:
+    """Measure one of our subjects, once for all its peers."""
+    if (subject, work) not in _MEASURED:
+        _MEASURED[subject, work] = measure_in_process(subject, work)
+    return _MEASURED[subject, work]
 
 
-def measured(subject: str, asked: Asked) -> dict[str, float]:
-    return apart(measure, subject, asked) if asked.device == "cpu" else measure(subject, asked)
+def measure_in_process(subject: str, work: Workload) -> dict[str, float]:
+    return (
+        run_in_process(measure, subject, work) if work.device == "cpu" else measure(subject, work)
+    )
 
 
-def beside_cudnn(settings: Settings, heads: int, width: int) -> list[Row]:
+def compare_with_cudnn(settings: Settings, heads: int, width: int) -> list[Row]:
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     T = 1024 if settings.quick else 131072
-    q, k, ids = inputs(Asked(T, heads, width, device=settings.device))
+    q, k, ids = inputs(Workload(T, heads, width, device=settings.device))
     causal = Mask(causal=True)
     v, lse = torch.randn_like(k), observe(q, k, causal).lse
 
@@ -114,7 +116,9 @@ def beside_cudnn(settings: Settings, heads: int, width: int) -> list[Row]:
     }
     ms = {
         name: 1e3 * taken
-        for name, taken in take_turns(runs, settings.repeats, settings.device, in_a_row=4).items()
+        for name, taken in time_in_turns(
+            runs, settings.repeats, settings.device, in_a_row=4
+        ).items()
     }
     what = f"{heads} heads of {width}, T = {T:,}, bf16: all statistics"
     return [

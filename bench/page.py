@@ -28,15 +28,15 @@ SIDE = 128  # cells of one page of the map
 
 
 def first_view(page: Page, url: str) -> float:
-    """Milliseconds until the words of the example can be seen."""
+    """Return milliseconds until the words of the example are visible."""
     page.goto("about:blank")
     page.goto(f"{url}/#model=reader")
     page.wait_for_selector(".words-over .word")
     return float(page.evaluate("() => performance.now()"))
 
 
-def panning(page: Page, browser: Browser, url: str, place: str) -> tuple[float, float]:
-    """Milliseconds of the longest task of the page's main thread: by the clock, on a processor."""
+def pan(page: Page, browser: Browser, url: str, place: str) -> tuple[float, float]:
+    """Return the longest task of the page's main thread in ms: wall time, processor time."""
     page.goto("about:blank")  # each try begins from nothing
     page.goto(f"{url}/#view=atlas&lang=en&head=0&model=long.glass&at={place}")
     page.wait_for_selector(READY)
@@ -60,7 +60,7 @@ def panning(page: Page, browser: Browser, url: str, place: str) -> tuple[float, 
 
 
 def _tasks(trace: bytes) -> list[dict[str, Any]]:
-    """The tasks of the page's main thread."""
+    """Return the tasks of the page's main thread."""
     events = json.loads(trace)["traceEvents"]
     names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
     (began,) = (e for e in events if e["name"] == "TracingStartedInBrowser")
@@ -73,7 +73,7 @@ def _tasks(trace: bytes) -> list[dict[str, Any]]:
 
 
 def map_pages(url: str, tokens: int, tries: int) -> dict[int, float]:
-    """Milliseconds of processor time of one page of the map, by level; the median of a few."""
+    """Return the median milliseconds of processor time of one page of the map, by level."""
     found = {}
     with httpx.Client(base_url=url, timeout=600) as ask:
         seen = ask.post("/api/open", json={"model": "long.glass"}).json()["seen"]
@@ -108,7 +108,7 @@ def main() -> None:
             found.app.state.library.open("long.glass").atlas.cells(0, 0, 10)  # seconds, once
             views = [first_view(page, found.url) for _ in range(args.tries)]
             place = f"{0.6 * args.tokens:.0f},{0.7 * args.tokens:.0f},-5.5"
-            tasks = [panning(page, browser, found.url, place) for _ in range(args.tries)]
+            tasks = [pan(page, browser, found.url, place) for _ in range(args.tries)]
             pages = map_pages(found.url, args.tokens, args.tries)
         browser.close()
     clock, processor = (statistics.median(times) for times in zip(*tasks, strict=True))

@@ -14,19 +14,19 @@ from glasshead.model.gpt import GPT
 from glasshead.model.pretrained import FAMILIES, HoldingFamily
 from glasshead.model.transformer import Transformer
 
-__all__ = ["in_nanogpt", "in_transformers", "missing"]
+__all__ = ["missing_package", "to_nanogpt", "to_transformers"]
 
 
-def missing(*packages: str) -> str | None:
-    """Why a peer is left out: the first of its packages that is not there."""
+def missing_package(*packages: str) -> str | None:
+    """Return why a peer is left out: its first package that is not installed; else None."""
     for package in packages:
         if importlib.util.find_spec(package) is None:
             return f"{package} is not installed: left out"
     return None
 
 
-def in_transformers(model: GPT | Transformer, **settings: Any) -> Any:
-    """The same model by the transformers library, on the same device, in the same dtype."""
+def to_transformers(model: GPT | Transformer, **settings: Any) -> Any:
+    """Return the same model in the transformers library, on the same device, in the same dtype."""
     import transformers
 
     family = FAMILIES["gpt2" if isinstance(model, GPT) else "marian"]
@@ -34,15 +34,15 @@ def in_transformers(model: GPT | Transformer, **settings: Any) -> Any:
     about = family.settings(model.config) | {"bos_token_id": None, "eos_token_id": None}
     config = transformers.AutoConfig.for_model(family.name, **about | settings)
     theirs = getattr(transformers, family.architecture)(config)
-    _, unknown = theirs.load_state_dict(_renamed(model, family), strict=False)
+    _, unknown = theirs.load_state_dict(_their_state_dict(model, family), strict=False)
     if unknown:
         raise ValueError(f"transformers has no parameter {unknown[0]}")
     place = next(model.parameters())
     return theirs.to(place.device, place.dtype).train(model.training)
 
 
-def in_nanogpt(model: GPT, checkout: Path) -> Any:
-    """The same model by nanoGPT, whose model.py is read from a checkout."""
+def to_nanogpt(model: GPT, checkout: Path) -> Any:
+    """Return the same model in nanoGPT, whose model.py is read from a checkout."""
     found = importlib.util.spec_from_file_location("nanogpt_model", checkout / "model.py")
     assert found is not None
     assert found.loader is not None
@@ -57,10 +57,10 @@ def in_nanogpt(model: GPT, checkout: Path) -> Any:
     with contextlib.redirect_stdout(io.StringIO()):  # it prints how large it is
         theirs = module.GPT(config)
     own = theirs.state_dict()
-    # Its linear layers lie as ours do; without biases its norms have none either.
+    # Its linear layers have our layout; without biases its norms have none either.
     state = {
         name: value.T if ".c_" in name and value.dim() == 2 else value
-        for name, value in _renamed(model, FAMILIES["gpt2"]).items()
+        for name, value in _their_state_dict(model, FAMILIES["gpt2"]).items()
         if name in own
     }
     theirs.load_state_dict(state | {"lm_head.weight": state["transformer.wte.weight"]})
@@ -68,8 +68,8 @@ def in_nanogpt(model: GPT, checkout: Path) -> Any:
 
 
 @torch.no_grad()
-def _renamed(model: nn.Module, family: Any) -> dict[str, Tensor]:
-    """Our parameters by their names; a bias that we lack is zero in theirs, and left out here."""
+def _their_state_dict(model: nn.Module, family: Any) -> dict[str, Tensor]:
+    """Return our parameters by their names, without biases that we lack, which are zero there."""
     own = model.state_dict()
     state: dict[str, Tensor] = {}
     for entry in family.entries(model.config):

@@ -29,7 +29,7 @@ MODERN = {"positions": "rotary", "norm": "rms", "bias": False, "head_bias": Fals
 
 
 def settings(cuda: bool) -> dict[str, tuple[str, Wanted]]:
-    """What each is good for ("tgo": train, generate, observe), and the setting."""
+    """Return what each setting measures ("tgo": train, generate, observe), and the setting."""
     gpu = "h200" if cuda else "cpu"
 
     def wanted(base: str | None, batch_size: int, texts: int = 1, **shape: object) -> Wanted:

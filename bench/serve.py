@@ -53,7 +53,7 @@ class Client:
 
 
 async def ask(port: int, body: dict[str, Any], leave_after: int | None = None) -> Answer:
-    """One request, read as it comes; the connection is closed in the end, or on leaving."""
+    """Stream one request; close the connection at its end, or when leaving early."""
     answer, start = Answer(), time.perf_counter()
     data = json.dumps(body).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -109,7 +109,7 @@ async def metric(port: int, name: str) -> float:
 
 
 def memory(pid: int) -> float:
-    """MB that a process has in memory."""
+    """Return the resident memory of a process in MB."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
@@ -170,7 +170,7 @@ async def load(port: int, pid: int, model: str, clients: int, seconds: float) ->
 
 
 async def burst(port: int, model: str) -> dict[str, int]:
-    """As many at once as there is room for, and half as many more."""
+    """Send half as many requests again as the server has room for."""
     body = {"model": model, "prompt": "a", "max_tokens": 60, "stream": True}
     count = (BATCH + WAITING) * 3 // 2
     answers = await asyncio.gather(*(ask(port, body) for _ in range(count)))

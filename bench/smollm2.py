@@ -52,7 +52,7 @@ def open_model(attention: str) -> tuple[torch.nn.Module, PreTrainedTokenizerBase
 
 @torch.no_grad()
 def check(model: torch.nn.Module, ids: torch.Tensor) -> None:
-    """Exact tiles against eager weights; outputs with and without observing."""
+    """Compare exact tiles with eager weights, and outputs with and without observing."""
     plain = model(ids).logits
     with observing(model) as seen:
         observed = model(ids).logits

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
-from bench.peers import in_transformers, missing
+from bench.peers import missing_package, to_transformers
 from bench.table import Row, Settings
-from bench.timing import take_turns
+from bench.timing import time_in_turns
 from glasshead.checkpoint import RunConfig, RunFolder
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.text.tokenizer import ByteTokenizer
@@ -39,7 +39,7 @@ def small_model() -> GPT:
 
 
 def rows(settings: Settings) -> list[Row]:
-    reason = missing("transformers")
+    reason = missing_package("transformers")
     with tempfile.TemporaryDirectory() as folder:
         run, theirs = Path(folder) / "run", Path(folder) / "theirs"
         model = small_model()
@@ -53,7 +53,7 @@ def rows(settings: Settings) -> list[Row]:
             FIRST: [*glasshead, "generate", str(run), "A", "--max-tokens", "1", "--device", "cpu"],
         }
         if not reason:
-            in_transformers(model).save_pretrained(theirs)
+            to_transformers(model).save_pretrained(theirs)
             lazy = "import transformers; transformers.GPT2LMHeadModel"
             commands |= {TRANSFORMERS: [*python, lazy],
                          THEIR_FIRST: [*python, GENERATE, str(theirs)]}  # fmt: skip
@@ -61,7 +61,7 @@ def rows(settings: Settings) -> list[Row]:
             name: partial(subprocess.run, command, check=True, capture_output=True)
             for name, command in commands.items()
         }
-        seconds = take_turns(runs, settings.repeats, "cpu")
+        seconds = time_in_turns(runs, settings.repeats, "cpu")
     at_best = {HELP: seconds[NOTHING], FIRST: seconds[TORCH]}
     pairs = [
         ("glasshead --help", HELP, "python -c 'import torch'", TORCH),

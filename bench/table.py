@@ -1,4 +1,4 @@
-"""What benchmarks find: rows, tables of them in Markdown, and the files they are kept in."""
+"""Results of benchmarks: rows, tables in Markdown, and the files that store them."""
 
 import json
 import math
@@ -8,7 +8,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RESULTS", "Row", "Settings", "between_markers", "figure", "keep", "tables", "wide"]
+__all__ = [
+    "RESULTS",
+    "Row",
+    "Settings",
+    "figure",
+    "save_rows",
+    "tables",
+    "wide",
+    "write_between_markers",
+]
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -19,7 +28,7 @@ class Settings:
 
     device: str
     quick: bool = False  # tiny sizes: does it run?
-    repeats: int = 8  # turns that each takes
+    repeats: int = 8  # timed turns
     nanogpt: Path | None = None  # a checkout of nanoGPT
 
     @property
@@ -29,7 +38,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Row:
-    """One piece of work, by us and by a peer.
+    """One measurement, of ours and of a peer.
 
     >>> Row("forward", "torch", "ms", ours=2.0, theirs=3.0).ratio
     1.5
@@ -41,13 +50,13 @@ class Row:
     peer: str
     unit: str  # .../s: more is better; anything else, such as ms or MB: less is
     ours: float | None
-    theirs: float | None = None  # None: there is no figure, and the note says why
-    limit: float | None = None  # what the hardware would allow at best
+    theirs: float | None = None  # None if there is no figure; the note says why
+    limit: float | None = None  # of the hardware
     note: str = ""
 
     @property
     def ratio(self) -> float | None:
-        """How many times better ours is: above 1 we are ahead."""
+        """How many times better ours is; above 1 ours is ahead."""
         if not self.ours or not self.theirs:
             return None
         more_is_better = self.unit.endswith("/s")
@@ -55,7 +64,7 @@ class Row:
 
 
 def figure(x: float | None) -> str:
-    """Three digits that count.
+    """Format with three significant digits.
 
     >>> figure(0.0123), figure(3.14159), figure(31415.9), figure(None)
     ('0.0123', '3.14', '31,416', '')
@@ -79,7 +88,7 @@ def cells(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def wide(rows: Sequence[Row]) -> str:
-    """For a terminal: columns of one width, numbers to the right."""
+    """Format for a terminal, in aligned columns."""
     table = cells(rows)
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = (
@@ -98,7 +107,7 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 def tables(kept: Mapping[str, Any]) -> str:
-    """All that is kept of a machine, as the page shows it."""
+    """Format all stored results of a machine for the page."""
     machine = kept["machine"]
     peaks = ", ".join(f"{peak / 1e12:.3g} TFLOP/s in {of}" for of, peak in machine["peaks"].items())
     parts = [
@@ -111,8 +120,8 @@ def tables(kept: Mapping[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def keep(file: Path, machine: Any, areas: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
-    """Write what was found; areas that were not measured now stay as they are."""
+def save_rows(file: Path, machine: Any, areas: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
+    """Store rows of some areas; other areas keep what is stored."""
     kept = json.loads(file.read_text(encoding="utf-8"))["areas"] if file.exists() else {}
     kept |= {area: [asdict(row) for row in rows] for area, rows in areas.items()}
     found = {"machine": asdict(machine), "areas": kept}
@@ -121,8 +130,8 @@ def keep(file: Path, machine: Any, areas: Mapping[str, Sequence[Row]]) -> dict[s
     return found
 
 
-def between_markers(page: Path, name: str, text: str) -> None:
-    """Put text between <!-- name --> and <!-- /name -->; without these, at the end of the page."""
+def write_between_markers(page: Path, name: str, text: str) -> None:
+    """Write text between <!-- name --> and <!-- /name -->, or at the end if there are none."""
     before = page.read_text(encoding="utf-8") if page.exists() else ""
     begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
     block = f"{begin}\n\n{text}\n\n{end}"

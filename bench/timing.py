@@ -1,4 +1,4 @@
-"""How long something takes and how much memory it needs: the one place where that is measured."""
+"""Measure time and memory, for all benchmarks."""
 
 import gc
 import multiprocessing
@@ -13,20 +13,20 @@ from typing import Any
 
 import torch
 
-__all__ = ["apart", "clock", "peak_memory", "release", "synchronize", "take_turns"]
+__all__ = ["clock", "peak_memory", "release", "run_in_process", "synchronize", "time_in_turns"]
 
 Run = Callable[[], object]
-CHILD_MEMORY = 8 * 2**30  # bytes that a process set apart may ask for: it dies, not its neighbours
+CHILD_MEMORY = 8 * 2**30  # bytes that a child process may allocate before it fails
 
 
 def synchronize(device: str) -> None:
-    """Wait until a GPU has done all that it was told to."""
+    """Wait until a GPU has finished all queued work."""
     if device.startswith("cuda"):
         torch.cuda.synchronize()
 
 
 def clock(run: Run, device: str) -> float:
-    """Seconds of one call, a GPU's work included."""
+    """Return the seconds of one call, including the work of a GPU."""
     synchronize(device)
     start = time.perf_counter()
     run()
@@ -34,13 +34,13 @@ def clock(run: Run, device: str) -> float:
     return time.perf_counter() - start
 
 
-def take_turns(
+def time_in_turns(
     runs: Mapping[str, Run], repeats: int, device: str, in_a_row: int = 1
 ) -> dict[str, float]:
-    """The median seconds of each. All take turns, so that a slow minute hits all alike.
+    """Return the median seconds of each, run in turns so that a slow minute affects all alike.
 
-    With more than one call `in_a_row` the first of a turn does not count: how fast a GPU's clock
-    goes then depends on what it did before.
+    With more than one call `in_a_row` the first of a turn is not counted: the clock speed of a GPU
+    then depends on what it did before.
     """
     times: dict[str, list[float]] = {name: [] for name in runs}
     for turn in range(repeats + 1):
@@ -52,9 +52,9 @@ def take_turns(
 
 
 def peak_memory(run: Run, device: str) -> float | None:
-    """Bytes that a call needs at most beyond those in use before; None where nobody counts them.
+    """Return the peak bytes of a call beyond those in use before; None if they are not known.
 
-    On a CPU it is the process's memory, which is only true in one that has freed nothing: `apart`.
+    On a CPU it is the process's memory, which is exact only in a fresh process: `run_in_process`.
     """
     if device.startswith("cuda"):
         torch.cuda.reset_peak_memory_stats()
@@ -64,7 +64,7 @@ def peak_memory(run: Run, device: str) -> float | None:
     if not sys.platform.startswith("linux"):
         run()
         return None
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is now what is in use
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     before = _status("VmRSS")
     run()
     return _status("VmHWM") - before
@@ -77,24 +77,24 @@ def _status(name: str) -> int:
 
 
 def release() -> None:
-    """Give back what the last measurement left."""
+    """Free the memory of the last measurement."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
-def apart(function: Callable[..., Any], *args: Any) -> Any:
-    """function(*args) in a process of its own, with nothing in its memory but what it needs.
+def run_in_process(function: Callable[..., Any], *args: Any) -> Any:
+    """Call function(*args) in a fresh process.
 
-    Raises what the function raises, MemoryError if the process dies.
+    Raises what the function raises, and MemoryError if the process dies.
     """
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn, initializer=_limit_memory) as process:
         try:
             return process.submit(function, *args).result()
         except BrokenProcessPool:
-            raise MemoryError("its process died") from None
-        except RuntimeError as error:  # torch's word for it on a CPU
+            raise MemoryError("the process died") from None
+        except RuntimeError as error:  # torch's error on a CPU
             if "allocate memory" in str(error) or "enough memory" in str(error):
                 raise MemoryError(str(error).splitlines()[0]) from None
             raise

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from bench.machine import matrix_peak
-from bench.peers import in_nanogpt, in_transformers, missing
+from bench.peers import missing_package, to_nanogpt, to_transformers
 from bench.table import Row, Settings
 from bench.timing import clock, release, synchronize
 from glasshead.model.gpt import GPT, GPTConfig
@@ -85,7 +85,7 @@ def cases(settings: Settings) -> list[Case]:
 
 
 def corpus(vocab_size: int, block: int) -> Corpus:
-    """Ids of which a few are frequent and most are rare, as words are."""
+    """Return ids of which a few are frequent and most are rare, like words."""
     drawn = np.random.default_rng(SEED).zipf(1.2, max(400_000, 4 * block)) % vocab_size
     ids = drawn.astype(np.uint16 if vocab_size <= 2**16 else np.int32)
     return Corpus(ids[block + 1 :], ids[: 2 * block + 2])
@@ -94,7 +94,7 @@ def corpus(vocab_size: int, block: int) -> Corpus:
 def trainer(
     model: GPT, batch: int, steps: int, watch: ProgressListener, **settings: Any
 ) -> Trainer:
-    """As `glasshead train` makes it, without a folder and with no evaluation on the way."""
+    """Return the trainer of `glasshead train`, without a run folder and without evaluations."""
     block = model.config.max_len
     task = LanguageTask(
         model, corpus(model.config.vocab_size, block), batch_size=batch, eval_batches=1, seed=SEED
@@ -107,7 +107,7 @@ def trainer(
 
 
 class Peer:
-    """Another library's model in a plain loop, on the batches that ours is trained on."""
+    """Another library's model in a plain loop, on the batches of ours."""
 
     def __init__(self, model: nn.Module, loss: Loss, case: Case, device: str) -> None:
         self.model, self.loss, self.case, self.device = model, loss, case, device
@@ -124,7 +124,7 @@ class Peer:
         total = torch.zeros((), device=self.device)
         for _ in range(self.case.steps):
             batch = self.batches.at(self.step)
-            ids, targets = (self._moved(x) for x in (batch.ids, batch.targets))
+            ids, targets = (self._to_device(x) for x in (batch.ids, batch.targets))
             half = self.case.peer_precision == "bf16"
             with torch.autocast(self.device.partition(":")[0], torch.bfloat16, enabled=half):
                 loss = self.loss(ids, targets)
@@ -136,14 +136,14 @@ class Peer:
             self.step += 1
         self.mean = total.item() / self.case.steps
 
-    def _moved(self, x: Tensor) -> Tensor:
+    def _to_device(self, x: Tensor) -> Tensor:
         if self.device == "cpu":
             return x
         return x.pin_memory().to(self.device, non_blocking=True)
 
 
 class Turns(ProgressListener):
-    """Clocks our steps from one line of the log to the next, and gives the peers their turns."""
+    """Times our steps between two lines of the log, and runs the peers in turns."""
 
     def __init__(self, device: str, peers: dict[str, Peer] | None = None) -> None:
         self.device, self.peers = device, peers or {}
@@ -178,13 +178,13 @@ class Turns(ProgressListener):
 def rows(settings: Settings) -> list[Row]:
     found = []
     for case in cases(settings):
-        found += measured(case, settings)
+        found += measure_case(case, settings)
         torch.compiler.reset()  # or the next shape would be compiled for any shape
         release()
     return found
 
 
-def measured(case: Case, settings: Settings) -> list[Row]:
+def measure_case(case: Case, settings: Settings) -> list[Row]:
     device, compiled = settings.device, case.compile == "on"
     torch.manual_seed(SEED)
     model = GPT(case.model).to(device)
@@ -220,16 +220,16 @@ def title(peer: str, compiled: bool) -> str:
 
 
 def new_peer(name: str, model: GPT, case: Case, settings: Settings) -> Peer | str:
-    """The peer, or why there is none."""
+    """Return the peer, or why it is left out."""
     if name == "nanoGPT":
         if settings.nanogpt is None:
             return "no --peer-nanogpt: left out"
-        theirs = in_nanogpt(model, settings.nanogpt)
+        theirs = to_nanogpt(model, settings.nanogpt)
         run = torch.compile(theirs) if case.compile == "on" else theirs
         return Peer(theirs, lambda ids, targets: run(ids, targets)[1], case, settings.device)
-    if reason := missing("transformers"):
+    if reason := missing_package("transformers"):
         return reason
-    other = in_transformers(model)
+    other = to_transformers(model)
     other.train()
 
     def loss(ids: Tensor, targets: Tensor) -> Tensor:
@@ -240,7 +240,7 @@ def new_peer(name: str, model: GPT, case: Case, settings: Settings) -> Peer | st
 
 
 def operations(model: GPT) -> float:
-    """Additions and multiplications that a token of training takes, forward and backward."""
+    """Return the operations of a token in training, forward and backward."""
     c = model.config
     matrices = sum(m.weight.numel() for m in model.modules() if isinstance(m, nn.Linear))
     return 6 * matrices + 6 * c.n_layers * c.max_len * c.d_model  # a causal half of T x T

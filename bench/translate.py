@@ -44,7 +44,7 @@ def multi30k(data: Path, source: str, target: str) -> dict[str, list[str]]:
 
 
 def chinese(data: Path, out: Path) -> dict[str, list[str]]:
-    """Tatoeba and 3AM in one; 3AM's own test stands aside, and its sentences train nowhere."""
+    """Join Tatoeba and 3AM; 3AM's own test set is separate and not trained on."""
     tatoeba = read_pairs(data / "pairs/tatoeba/cmn-eng-attributed.tsv.xz", columns=(1, 0))
     folder = data / "pairs" / "3am-zh-en"
     captions = read_pairs(folder / "train.zh.xz", folder / "train.en.xz")
@@ -78,7 +78,7 @@ def write(pairs: list[Pair], path: Path) -> str:
 
 
 def options(name: str, files: list[str]) -> list[str]:
-    """Two files of one pair follow their option together; a .tsv has an option of its own."""
+    """Return the options: one --pairs for two files, and one for each .tsv."""
     two = [name, *files[:2]] if not files[0].endswith(".tsv") else [name, files[0]]
     rest = files[len(two) - 1 :]
     return two + [word for file in rest for word in (name, file)]

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from bench.machine import matrix_peak
-from bench.peers import in_transformers, missing
+from bench.peers import missing_package, to_transformers
 from bench.table import Row, Settings
-from bench.timing import take_turns
+from bench.timing import time_in_turns
 from glasshead.generation.beam import SearchConfig, greedy, search
 from glasshead.generation.rows import SpecialTokens
 from glasshead.model.transformer import Transformer, TransformerConfig
@@ -71,7 +71,7 @@ def their_run(model: Any, texts: Texts, beam: int, tokens: int) -> Callable[[], 
 
 
 def joeys(shape: dict[str, int], texts: Texts) -> tuple[Any, Any]:
-    """Joey NMT's model of the same shape, parameters its own, and the texts as its batch."""
+    """Return Joey NMT's model of the same shape, and the texts as a batch."""
     from joeynmt.batch import Batch
     from joeynmt.model import build_model
     from joeynmt.vocabulary import Vocabulary
@@ -120,12 +120,12 @@ def rows(settings: Settings) -> list[Row]:
     ids = range(FIRST, shape["vocab_size"])
     texts = [draw.choices(ids, k=draw.randint(8, 40)) for _ in range(n)]
     model, theirs = translator(shape, settings.device), None
-    left_out = {MARIAN: missing("transformers"), JOEY: missing("joeynmt")}
+    left_out = {MARIAN: missing_package("transformers"), JOEY: missing_package("joeynmt")}
     if settings.on_gpu:
         left_out[JOEY] = left_out[JOEY] or "compared on CPUs only: left out"
     if not left_out[MARIAN]:
         marks = {"pad_token_id": PAD, "eos_token_id": EOS, "decoder_start_token_id": PAD}
-        theirs = in_transformers(model, **marks, forced_eos_token_id=None)
+        theirs = to_transformers(model, **marks, forced_eos_token_id=None)
     joey = None if left_out[JOEY] else joeys(shape, texts)
     peak = matrix_peak(settings.device, "float32", settings.quick)
     found = []
@@ -136,7 +136,7 @@ def rows(settings: Settings) -> list[Row]:
         if joey is not None:
             runs[JOEY] = joeys_run(*joey, beam, tokens)
         said = {name: run() for name, run in runs.items()}
-        seconds = take_turns(runs, min(settings.repeats, 5), settings.device)
+        seconds = time_in_turns(runs, min(settings.repeats, 5), settings.device)
         speed = {name: n * tokens / taken for name, taken in seconds.items()}
         limit = peak / (beam * 2 * decoder_size(model))
         what = f"{n} sentences, {'greedy' if beam == 1 else f'beam {beam}'}, float32"
@@ -150,7 +150,7 @@ def rows(settings: Settings) -> list[Row]:
 
 
 def decoder_size(model: Transformer) -> int:
-    """Parameters that each token written is multiplied with."""
+    """Return how many parameters each generated token is multiplied with."""
     return sum(p.numel() for p in model.decoder.parameters()) + model.head.bias.numel()
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from bench import growth, growth_picture, observed, table, train
+from bench import growth, growth_picture, observe_peers, table, train
 from bench.__main__ import main
-from bench.table import Row, between_markers
+from bench.table import Row, write_between_markers
 from glasshead.observe.statistics import observe
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -60,7 +60,7 @@ def test_text_between_markers_is_replaced_and_what_is_outside_stays(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("1\n\n<!-- a -->\nold\n<!-- /a -->\n\n2 <!-- b --> x <!-- /b -->\n")
     for _ in range(2):  # the second changes nothing
-        between_markers(page, "a", r"new \g<0>")
+        write_between_markers(page, "a", r"new \g<0>")
         after = "1\n\n<!-- a -->\n\nnew \\g<0>\n\n<!-- /a -->\n\n2 <!-- b --> x <!-- /b -->\n"
         assert page.read_text() == after
 
@@ -89,10 +89,10 @@ def test_growth_is_drawn_and_told(tmp_path):
 
 
 def test_the_eager_statistics_are_those_of_observe():
-    observed.check_agreement(observed.Asked(T=512, width=8))
-    q, k, ids = observed.inputs(observed.Asked(T=64, heads=3, width=16))
-    wrong = observe(q, 1.1 * k, observed.CAUSAL, ids=ids)
-    theirs = observed.dense(q, k, ids)
+    observe_peers.check_agreement(observe_peers.Workload(T=512, width=8))
+    q, k, ids = observe_peers.inputs(observe_peers.Workload(T=64, heads=3, width=16))
+    wrong = observe(q, 1.1 * k, observe_peers.CAUSAL, ids=ids)
+    theirs = observe_peers.dense(q, k, ids)
     assert not torch.allclose(wrong.entropy, theirs["entropy"], atol=1e-5)
 
 

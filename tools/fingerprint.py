@@ -1,4 +1,4 @@
-"""Digests of what the package computes: equal before and after a change that should not matter.
+"""Digests of what the package computes, to compare before and after a change of structure.
 
     python -m tools.fingerprint > before.json      # then change the code
     python -m tools.fingerprint --against before.json
@@ -34,7 +34,7 @@ TEXT = "小猫追蝴蝶，它饿了。"
 
 
 def digest(value: Any) -> str:
-    """A short hash of tensors (by their bytes), files, and plain values, nested at will."""
+    """Return a short hash of tensors (by their bytes), files, and plain values, nested at will."""
     total = hashlib.sha256()
 
     def add(x: Any) -> None:
@@ -48,7 +48,7 @@ def digest(value: Any) -> str:
             add(x.read_bytes())
         elif isinstance(x, dict):
             for key in sorted(x, key=str):
-                add(str(key)), add(x[key])
+                add([str(key), x[key]])
         elif isinstance(x, (list, tuple)):
             for one in x:
                 add(one)
@@ -59,23 +59,25 @@ def digest(value: Any) -> str:
     return total.hexdigest()[:16]
 
 
-def command(*words: str | Path) -> None:
-    print(_printed(*words), file=sys.stderr)
+def run_and_show(*words: str | Path) -> None:
+    print(run(*words), file=sys.stderr)
 
 
-def trained(folder: Path) -> dict[str, str]:
+def train_runs(folder: Path) -> dict[str, str]:
     text = folder / "stories.txt"
     text.write_text("\n".join(corpus(300, "zh", 1)) + "\n", encoding="utf-8")
     common = ("--device", "cpu", "--threads", "1", "--seed", "3", "--no-tensorboard")
-    command("train", text, "--preset", "nano", "--steps", "12", "--out", folder / "gpt", *common)
-    command(
+    run_and_show(
+        "train", text, "--preset", "nano", "--steps", "12", "--out", folder / "gpt", *common
+    )
+    run_and_show(
         "train", text, "--preset", "llama", "--steps", "4", "--out", folder / "llama",
         "--n-layers", "2", "--d-model", "32", "--n-heads", "4", *common,
     )  # fmt: skip
     pairs = folder / "pairs.tsv"
     zh, en = (corpus(300, lang, 1) for lang in ("zh", "en"))
     pairs.write_text("".join(f"{a}\t{b}\n" for a, b in zip(zh, en, strict=True)), encoding="utf-8")
-    command(
+    run_and_show(
         "train", "--pairs", pairs, "--steps", "6", "--out", folder / "pairs", *common,
         "--n-layers", "2", "--d-model", "32", "--n-heads", "4",
     )  # fmt: skip
@@ -83,32 +85,32 @@ def trained(folder: Path) -> dict[str, str]:
     for name in ("gpt", "llama", "pairs"):
         found[f"{name}: parameters"] = digest(folder / name / "model.safetensors")
         lines = (folder / name / "metrics.jsonl").read_text().splitlines()
-        wanted = ("step", "loss", "val_loss", "lr", "grad_norm")
-        kept = [{k: v for k, v in json.loads(line).items() if k in wanted} for line in lines]
-        found[f"{name}: metrics"] = digest(kept)
+        names = ("step", "loss", "val_loss", "lr", "grad_norm")
+        rows = [{k: v for k, v in json.loads(line).items() if k in names} for line in lines]
+        found[f"{name}: metrics"] = digest(rows)
     return found
 
 
-def generated(folder: Path) -> dict[str, str]:
+def generate_texts(folder: Path) -> dict[str, str]:
     found = {}
     for precision in ("float32", "bf16", "int8"):
         for temperature in ("0", "0.9"):
-            out = _printed(
+            out = run(
                 "generate", folder / "gpt", "小猫", "--max-tokens", "300", "--seed", "5",
                 "--temperature", temperature, "--precision", precision, "--n", "3",
                 "--device", "cpu",
             )  # fmt: skip
             found[f"generate {precision} at {temperature}"] = digest(out)
     for beam in ("1", "4"):
-        out = _printed("translate", folder / "pairs", "小猫饿了。", "--beam", beam)
+        out = run("translate", folder / "pairs", "小猫饿了。", "--beam", beam)
         found[f"translate, beam {beam}"] = digest(out)
-    found["align"] = digest(_printed("translate", folder / "pairs", "小猫饿了。", "--align"))
-    found["score"] = digest(_printed("score", folder / "gpt", folder / "stories.txt", "--json"))
+    found["align"] = digest(run("translate", folder / "pairs", "小猫饿了。", "--align"))
+    found["score"] = digest(run("score", folder / "gpt", folder / "stories.txt", "--json"))
     return found
 
 
-def _printed(*words: str | Path) -> str:
-    """Run a command; return what it writes to standard output."""
+def run(*words: str | Path) -> str:
+    """Run a command; return what it prints to standard output."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         code = run_command([str(word) for word in words])
@@ -117,7 +119,7 @@ def _printed(*words: str | Path) -> str:
     return out.getvalue()
 
 
-def recorded(folder: Path) -> dict[str, str]:
+def record_attention(folder: Path) -> dict[str, str]:
     found = {}
     for name in ("gpt", "pairs"):
         seen = glasshead.look(folder / name, TEXT)
@@ -133,13 +135,13 @@ def recorded(folder: Path) -> dict[str, str]:
             found[f"{name}.glass"] = digest([file.metadata(), tensors])
         for ending in ("svg", "png"):
             picture = folder / f"{name}.{ending}"
-            command("look", folder / name, TEXT, "-o", picture)
+            run_and_show("look", folder / name, TEXT, "-o", picture)
             found[picture.name] = digest(picture)
-        found[f"look {name}"] = digest(_printed("look", folder / name, TEXT))
+        found[f"look {name}"] = digest(run("look", folder / name, TEXT))
     return found
 
 
-def ablated(folder: Path) -> dict[str, str]:
+def ablate(folder: Path) -> dict[str, str]:
     from glasshead.observe.ablation import Edge, ablating
 
     model = glasshead.load(folder / "gpt").model.eval()
@@ -158,12 +160,12 @@ def ablated(folder: Path) -> dict[str, str]:
     return found
 
 
-def of_transformers(folder: Path) -> dict[str, str]:
+def use_transformers(folder: Path) -> dict[str, str]:
     import transformers
 
     from glasshead.observe.ablation import Edge, ablating
 
-    command("export", folder / "llama", "-o", folder / "exported")
+    run_and_show("export", folder / "llama", "-o", folder / "exported")
     model = transformers.AutoModelForCausalLM.from_pretrained(folder / "exported").eval()
     ids = torch.arange(38).view(2, 19) % 29
     found = {"export": digest(sorted((folder / "exported").glob("*.safetensors")))}
@@ -177,8 +179,8 @@ def of_transformers(folder: Path) -> dict[str, str]:
     return found
 
 
-def claims(_: Path) -> dict[str, str]:
-    """The verdict and the numbers of each stored claim, from its stored evidence."""
+def judge_claims(_: Path) -> dict[str, str]:
+    """Judge each stored claim from its stored evidence."""
     found = {}
     for number, stored in read_docs(ROOT / "docs").claims.items():
         finding = load_claim(number).judge(stored.evidence)
@@ -187,7 +189,7 @@ def claims(_: Path) -> dict[str, str]:
 
 
 PARTS: tuple[Callable[[Path], dict[str, str]], ...] = (
-    trained, generated, recorded, ablated, of_transformers, claims,
+    train_runs, generate_texts, record_attention, ablate, use_transformers, judge_claims,
 )  # fmt: skip
 
 

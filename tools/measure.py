@@ -150,7 +150,7 @@ class Tracer(io.StringIO):
         self.classes = {(file, name) for name, file in definitions(package, ast.ClassDef)}
 
     @contextlib.contextmanager
-    def tracing(self) -> Iterator[None]:
+    def trace_calls(self) -> Iterator[None]:
         threading.setprofile(self._profile)
         sys.setprofile(self._profile)
         self.active = True
@@ -219,7 +219,7 @@ def trace(package: Path, verb: str, run: Callable[[], object]) -> Tracer:
     tracer = Tracer(package, WORK[verb])
     with contextlib.redirect_stdout(tracer), contextlib.redirect_stderr(io.StringIO()):
         run()  # once without, so that what only importing calls is not counted
-        with tracer.tracing():
+        with tracer.trace_calls():
             run()
     return tracer
 

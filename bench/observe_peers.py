@@ -1,4 +1,4 @@
-"""Who looks into attention, and how: each subject of `bench.observe` in its own process."""
+"""The subjects of `bench.observe`: ways to get weights or statistics, ours and of peers."""
 
 import math
 import statistics
@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bench.peers import in_transformers
+from bench.peers import to_transformers
 from bench.timing import clock, peak_memory
 from glasshead.attention.mask import Mask
 from glasshead.machine import settle_half_precision
@@ -19,15 +19,15 @@ from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.observe.recording import observing
 from glasshead.observe.statistics import observe
 
-__all__ = ["PEERS", "Asked", "dense", "inputs", "measure"]
+__all__ = ["PEERS", "Workload", "dense", "inputs", "measure"]
 
 CAUSAL = Mask(causal=True)
 VOCAB = 5000
-Look = Callable[[], "float | None"]  # bytes of the file it made, if any
+Look = Callable[[], "float | None"]  # returns the bytes of the file it wrote, if any
 
 
 @dataclass(frozen=True)
-class Asked:
+class Workload:
     T: int
     heads: int = 12
     width: int = 64
@@ -40,25 +40,25 @@ class Asked:
         return torch.float32 if self.device == "cpu" else torch.bfloat16
 
 
-def inputs(asked: Asked) -> tuple[Tensor, Tensor, Tensor]:
+def inputs(work: Workload) -> tuple[Tensor, Tensor, Tensor]:
     torch.manual_seed(0)
-    shape = (1, asked.heads, asked.T, asked.width)
-    q, k = (torch.randn(shape, device=asked.device, dtype=asked.dtype) for _ in range(2))
-    return q, k, torch.randint(0, VOCAB, (1, asked.T), device=asked.device)
+    shape = (1, work.heads, work.T, work.width)
+    q, k = (torch.randn(shape, device=work.device, dtype=work.dtype) for _ in range(2))
+    return q, k, torch.randint(0, VOCAB, (1, work.T), device=work.device)
 
 
-def gpt(asked: Asked, layers: int) -> GPT:
+def gpt(work: Workload, layers: int) -> GPT:
     torch.manual_seed(0)
     config = GPTConfig(
-        vocab_size=VOCAB, max_len=asked.T, n_layers=layers, n_heads=asked.heads,
-        d_model=asked.heads * asked.width, feed_forward="gelu-tanh", qkv_bias=True, tied=True,
+        vocab_size=VOCAB, max_len=work.T, n_layers=layers, n_heads=work.heads,
+        d_model=work.heads * work.width, feed_forward="gelu-tanh", qkv_bias=True, tied=True,
         head_bias=False, init="gpt2",
     )  # fmt: skip
-    return GPT(config).to(asked.device, asked.dtype).eval()
+    return GPT(config).to(work.device, work.dtype).eval()
 
 
 def dense(q: Tensor, k: Tensor, ids: Tensor) -> dict[str, Tensor]:
-    """The statistics of `observe`, from weights made eagerly; each as few passes as torch needs."""
+    """Return the statistics of `observe` from eager weights, in as few passes as torch needs."""
     T, D = q.shape[2:]
     hidden = torch.ones(T, T, dtype=torch.bool).triu(1)
     scores = (q @ k.mT).mul_(1 / math.sqrt(D)).masked_fill_(hidden, -math.inf)
@@ -97,28 +97,28 @@ def dense(q: Tensor, k: Tensor, ids: Tensor) -> dict[str, Tensor]:
     return found
 
 
-def check_agreement(asked: Asked) -> None:
-    """A fast wrong answer is no peer."""
-    q, k, ids = inputs(replace(asked, T=512, heads=2))
+def check_agreement(work: Workload) -> None:
+    """Check that `dense` and `observe` give the same statistics."""
+    q, k, ids = inputs(replace(work, T=512, heads=2))
     ours, theirs = observe(q, k, CAUSAL, ids=ids), dense(q, k, ids)
     for name, x in theirs.items():
         if name != "top_keys":  # ties
             torch.testing.assert_close(getattr(ours, name), x, atol=1e-5, rtol=1e-4, msg=name)
 
 
-def by_observe(asked: Asked) -> Look:
-    q, k, ids = inputs(asked)
-    return lambda: _nothing(observe(q, k, CAUSAL, ids=ids))
+def by_observe(work: Workload) -> Look:
+    q, k, ids = inputs(work)
+    return lambda: _discard(observe(q, k, CAUSAL, ids=ids))
 
 
-def by_dense(asked: Asked) -> Look:
-    check_agreement(asked)
-    q, k, ids = inputs(asked)
-    return lambda: _nothing(dense(q, k, ids))
+def by_dense(work: Workload) -> Look:
+    check_agreement(work)
+    q, k, ids = inputs(work)
+    return lambda: _discard(dense(q, k, ids))
 
 
-def by_observing(asked: Asked) -> Look:
-    model, ids = gpt(asked, asked.layers), inputs(asked)[2]
+def by_observing(work: Workload) -> Look:
+    model, ids = gpt(work, work.layers), inputs(work)[2]
 
     def look() -> None:
         with observing(model, keep="statistics", ids=ids):
@@ -127,25 +127,25 @@ def by_observing(asked: Asked) -> Look:
     return look
 
 
-def by_transformers(asked: Asked, layers: int = 1) -> Look:
-    model, ids = gpt(asked, layers), inputs(asked)[2]
-    theirs = in_transformers(model, attn_implementation="eager").transformer
-    return lambda: _nothing(theirs(ids, output_attentions=True).attentions)
+def by_transformers(work: Workload, layers: int = 1) -> Look:
+    model, ids = gpt(work, layers), inputs(work)[2]
+    theirs = to_transformers(model, attn_implementation="eager").transformer
+    return lambda: _discard(theirs(ids, output_attentions=True).attentions)
 
 
-def by_transformers_model(asked: Asked) -> Look:
-    return by_transformers(asked, asked.layers)
+def by_transformers_model(work: Workload) -> Look:
+    return by_transformers(work, work.layers)
 
 
-def by_transformer_lens(asked: Asked) -> Look:
+def by_transformer_lens(work: Workload) -> Look:
     from transformer_lens import HookedTransformer, HookedTransformerConfig
 
     config = HookedTransformerConfig(
-        n_layers=asked.layers, n_heads=asked.heads, d_model=asked.heads * asked.width,
-        d_head=asked.width, n_ctx=asked.T, d_vocab=VOCAB, act_fn="gelu_new",
+        n_layers=work.layers, n_heads=work.heads, d_model=work.heads * work.width,
+        d_head=work.width, n_ctx=work.T, d_vocab=VOCAB, act_fn="gelu_new",
         normalization_type="LN", seed=1,
     )  # fmt: skip
-    model, ids = HookedTransformer(config).eval(), inputs(asked)[2]
+    model, ids = HookedTransformer(config).eval(), inputs(work)[2]
 
     def look() -> None:
         model.run_with_cache(
@@ -155,8 +155,8 @@ def by_transformer_lens(asked: Asked) -> Look:
     return look
 
 
-def by_glass(asked: Asked) -> Look:
-    model, ids = gpt(asked, 1), inputs(asked)[2]
+def by_glass(work: Workload) -> Look:
+    model, ids = gpt(work, 1), inputs(work)[2]
 
     def look() -> float:
         with tempfile.TemporaryDirectory() as folder:
@@ -169,11 +169,11 @@ def by_glass(asked: Asked) -> Look:
     return look
 
 
-def by_bertviz(asked: Asked) -> Look:
+def by_bertviz(work: Workload) -> Look:
     from bertviz import head_view
 
-    model, ids = gpt(asked, 1), inputs(asked)[2]
-    theirs = in_transformers(model, attn_implementation="eager").transformer
+    model, ids = gpt(work, 1), inputs(work)[2]
+    theirs = to_transformers(model, attn_implementation="eager").transformer
 
     def look() -> float:
         weights = theirs(ids, output_attentions=True).attentions
@@ -183,8 +183,8 @@ def by_bertviz(asked: Asked) -> Look:
     return look
 
 
-# What is asked for, the package that it needs, and how.
-Subject = tuple[str, str, Callable[[Asked], Look]]
+# What is work for, the package that it needs, and how.
+Subject = tuple[str, str, Callable[[Workload], Look]]
 OURS: dict[str, Subject] = {
     "observe": ("all statistics, in tiles", "torch", by_observe),
     "observing": ("all statistics of every layer", "torch", by_observing),
@@ -203,15 +203,15 @@ PEERS: dict[str, Subject] = {
 
 
 @torch.no_grad()
-def measure(name: str, asked: Asked) -> dict[str, float]:
-    """Median seconds, peak memory, and the size of the file; on a CPU, for a process of its own."""
+def measure(name: str, work: Workload) -> dict[str, float]:
+    """Return median seconds, peak memory, and file size; on a CPU, call it in its own process."""
     settle_half_precision()
     build = (OURS | PEERS)[name][2]
-    build(replace(asked, T=32, heads=2, layers=1))()  # libraries load and warm up
-    look = build(asked)
+    build(replace(work, T=32, heads=2, layers=1))()  # libraries load and warm up
+    look = build(work)
     sizes: list[float | None] = []
-    memory = peak_memory(lambda: sizes.append(look()), asked.device)
-    times = [clock(look, asked.device) for _ in range(asked.repeats)]
+    memory = peak_memory(lambda: sizes.append(look()), work.device)
+    times = [clock(look, work.device) for _ in range(work.repeats)]
     found = {"seconds": statistics.median(times)}
     if memory is not None:
         found["memory MB"] = memory / 1e6
@@ -220,8 +220,8 @@ def measure(name: str, asked: Asked) -> dict[str, float]:
     return found
 
 
-def _nothing(_: object) -> None:
-    """The result is dropped here, not kept until the next look."""
+def _discard(_: object) -> None:
+    """Drop a result now, so that it is not in memory during the next call."""
 
 
 def _words(ids: Tensor) -> list[str]:
