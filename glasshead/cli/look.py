@@ -260,7 +260,7 @@ def _read_text(
 def _write_page(
     options: LookOptions, opened: "Inspectable", model: str, text: str, out: Path
 ) -> None:
-    from glasshead.generation.inspectable_runs import Ours
+    from glasshead.generation.inspectable_runs import InspectableRun
     from glasshead.observe.picture import write_file
     from glasshead.page.entries import entry_of_model
     from glasshead.page.saved_look import LookChoice, save_look
@@ -269,7 +269,7 @@ def _write_page(
     statistic = None if name is None else view.statistic(name).name
     choice = LookChoice(options.layer, options.head, options.word, statistic, view.config,
                         options.lang)  # fmt: skip
-    run = opened.run if isinstance(opened, Ours) else None
+    run = opened.run if isinstance(opened, InspectableRun) else None
     entry = entry_of_model(Path(model), view.trace, run)
     page = save_look(view.trace, entry, run, text, choice)
     write_file(out, page.html.encode())

@@ -1,7 +1,7 @@
 """Open what a user names: a run, a folder of the transformers library, a GGUF or a .glass file.
 
-open_inspectable("runs/poems").record("春江潮水连海平")     # to look at it
-loaded, model = open_gpt("runs/poems", device)        # to continue texts
+open_inspectable("runs/poems").record("春江潮水连海平")     # a trace of its attention
+run, model = open_gpt("runs/poems", device)              # a model that continues texts
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ import torch
 
 from glasshead.checkpoint import Run, kind_of, load
 from glasshead.errors import InputError
-from glasshead.generation.inspectable_runs import Reads, Translates
+from glasshead.generation.inspectable_runs import InspectableReader, InspectableTranslator
 from glasshead.generation.int8 import to_int8
 from glasshead.model.gpt import GPT
 from glasshead.model.transformer import Transformer
@@ -34,31 +34,32 @@ def open_inspectable(path: str | Path, device: torch.device | None = None) -> In
     return make_inspectable(load(path), device)
 
 
-def make_inspectable(loaded: Run, device: torch.device | None = None) -> Inspectable:
-    """Prepare a loaded model for recording, where it is unless a device is given."""
-    device = device or next(loaded.model.parameters()).device
-    return (Translates if isinstance(loaded.model, Transformer) else Reads)(loaded, device)
+def make_inspectable(run: Run, device: torch.device | None = None) -> Inspectable:
+    """Prepare a loaded run for recording, on its own device unless another is given."""
+    translates = isinstance(run.model, Transformer)
+    device = device or next(run.model.parameters()).device
+    return (InspectableTranslator if translates else InspectableReader)(run, device)
 
 
 def open_gpt(path: str | Path, device: torch.device, precision: str = "float32") -> tuple[Run, GPT]:
     """Open a model that continues texts; `precision` is "float32", "bf16" or "int8"."""
-    loaded = load(path)
-    if not isinstance(loaded.model, GPT):
-        word = "translate" if loaded.config.kind == "transformer" else "look"
+    run = load(path)
+    if not isinstance(run.model, GPT):
+        word = "translate" if run.config.kind == "transformer" else "look"
         raise InputError(
-            f"{path} is a {loaded.config.kind}, which does not continue texts",
+            f"{path} is a {run.config.kind}, which does not continue texts",
             hint=f"try: glasshead {word} {path}",
         )
-    model = loaded.model.to(device)
+    model = run.model.to(device)
     if precision == "bf16":
         model = model.to(torch.bfloat16)
-    return loaded, to_int8(model) if precision == "int8" else model
+    return run, to_int8(model) if precision == "int8" else model
 
 
 def open_translator(path: str | Path, device: torch.device) -> tuple[Run, Transformer]:
     """Open a model that translates."""
-    loaded = load(path)
-    if not isinstance(loaded.model, Transformer):
-        other = f"try: glasshead generate {path}" if loaded.config.kind == "gpt" else "name another"
-        raise InputError(f"{path} is a {loaded.config.kind}, which does not translate", hint=other)
-    return loaded, loaded.model.to(device)
+    run = load(path)
+    if not isinstance(run.model, Transformer):
+        hint = f"try: glasshead generate {path}" if run.config.kind == "gpt" else "name another run"
+        raise InputError(f"{path} is a {run.config.kind}, which does not translate", hint=hint)
+    return run, run.model.to(device)

@@ -1,4 +1,4 @@
-"""Which heads, words and tokens stand out: the lists behind `glasshead look`."""
+"""Rank heads and keys: the lists that `glasshead look` prints."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,41 +11,41 @@ from glasshead.observe.words import Token, Word, characters, visible
 
 __all__ = ["StandoutHead", "StrongKey", "context", "standout_heads", "strongest_keys", "token_at"]
 
-AROUND = 10  # tokens on either side of one that is shown where it stands
+AROUND = 10  # tokens of context on either side
 PER_ROW = ("previous_weight", "self_weight", "first_weight")  # of one key
 OTHERS = ("duplicate", "induction")
 
 
 @dataclass(frozen=True)
 class StandoutHead:
-    """A head that has more of something than all others."""
+    """The head with the most, or least, of a statistic."""
 
     role: str
     head: Head
     value: float
-    uniform: float | None  # what equal attention would give, where that is plain
+    uniform: float | None  # the value that equal weights would give, if there is a simple one
 
 
 @dataclass(frozen=True)
 class StrongKey:
-    """How much a head looks at a word."""
+    """A word that a head attends to."""
 
     head: Head
     word: str
-    place: int  # of the word among all that can be looked at
+    place: int  # of the word among all keys
     weight: float
 
 
 def standout_heads(view: View) -> list[StandoutHead]:
-    """For each role the head that plays it most."""
+    """Return the head that stands out most in each role."""
     found = []
     for role in (*PER_ROW, *OTHERS):
-        best = _most(view, role)
+        best = _best_head(view, role)
         if best is not None:
             uniform = _uniform(view, best[0][0]) if role in PER_ROW else None
             found.append(StandoutHead(role, *best, uniform))
     for role, sign in (("sharpest", -1), ("broadest", 1)):
-        best = _most(view, "relative_entropy", sign)
+        best = _best_head(view, "relative_entropy", sign)
         if best is not None:
             found.append(StandoutHead(role, *best, None))
     return found
@@ -54,9 +54,9 @@ def standout_heads(view: View) -> list[StandoutHead]:
 def strongest_keys(
     view: View, heads: Sequence[Head], wanted: str | Word, k: int
 ) -> list[StrongKey]:
-    """Where a word looks: the k strongest of one head, or the strongest of each of k heads."""
+    """Return the keys with the most weight: k keys of one head, or one key of each of k heads."""
     if k < 1:
-        raise InputError(f"--top {k} shows nothing", hint="try --top 10")
+        raise InputError(f"--top ({k}) must be at least 1", hint="try --top 10")
     found, ranked = view.word_rows(heads, wanted)
     names = found.cols or []
     n = k if len(heads) == 1 else 1
@@ -71,7 +71,7 @@ def strongest_keys(
 
 
 def token_at(view: View, n: int) -> Word:
-    """Token n of the text, as a query."""
+    """Return token n of the text, as a query."""
     assert view.trace.tokens is not None
     tokens = view.trace.tokens[0]
     if not -len(tokens) <= n < len(tokens):
@@ -83,12 +83,12 @@ def token_at(view: View, n: int) -> Word:
 
 
 def context(tokens: Sequence[Token], at: int, around: int = AROUND) -> tuple[str, str, str]:
-    """What stands before a token, the token, and what stands after it.
+    """Return the text before a token, the token, and the text after it.
 
     >>> context(["The", " cat", " sat", " on", " it"], 2, around=1)
     (' cat', ' sat', ' on')
 
-    A part of a character is shown as the character, and which part of it:
+    A part of a character is shown as the character and the number of the part:
 
     >>> context(["a", b"\\xe7", b"\\x8c", b"\\xab", "b"], 2)
     ('a', '猫 2/3', 'b')
@@ -100,11 +100,11 @@ def context(tokens: Sequence[Token], at: int, around: int = AROUND) -> tuple[str
     name, parts = _plain(piece.text), piece.stop - piece.start
     if parts > 1:
         name += f" {at - start - piece.start + 1}/{parts}"
-    return _joined(before), name, _joined(after)
+    return _join(before), name, _join(after)
 
 
-def _joined(pieces: Sequence[Word]) -> str:
-    """Text, without the halves of characters that are cut at its ends."""
+def _join(pieces: Sequence[Word]) -> str:
+    """Join pieces of text, without the halves of characters at its ends."""
     return _plain("".join(piece.text for piece in pieces if not piece.text.startswith("⟨")))
 
 
@@ -112,8 +112,8 @@ def _plain(text: str) -> str:
     return "".join(c if c == " " else visible(c) for c in text)
 
 
-def _most(view: View, name: str, sign: int = 1) -> tuple[Head, float] | None:
-    """The head with the most of a statistic, or with the least."""
+def _best_head(view: View, name: str, sign: int = 1) -> tuple[Head, float] | None:
+    """Return the head with the most of a statistic, or with the least if sign is -1."""
     heads = [
         ((layer, h), value)
         for layer, each in view.statistics.items()

@@ -13,7 +13,7 @@ context that the kernel returned. A layer that fails the check raises RecordingE
 wrong weights are ever shown.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -45,7 +45,9 @@ from glasshead.observe.trace_storage import (
 )
 from glasshead.observe.transformers_hooks import check_kernel
 
-__all__ = ["check_exactness", "observing"]
+__all__ = ["Progress", "check_exactness", "observing"]
+
+Progress = Callable[[int, int], object]  # layers that are done, and how many there are
 
 KEEPS = ("tensors", "statistics", "both")
 PART, PARTS = 1024, 64  # keys that are summed in the weights' dtype; such parts in one product
@@ -66,6 +68,7 @@ def observing(
     top_k: int = 8,
     in_memory: int = 2**30,
     folder: Path | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[Trace]:
     """Record the attention of every layer inside the `with`.
 
@@ -87,6 +90,7 @@ def observing(
         top_k: how many keys of each row the statistics name.
         in_memory: bytes of tensors to keep in memory; the rest goes to temporary files.
         folder: where those files lie; the system's temporary folder when None.
+        progress: called with the number of recorded layers and of all, at first and after each.
 
     Calls that continue each other (cached decoding) make one growing map. A second text needs a
     second `observing`.
@@ -102,7 +106,9 @@ def observing(
         source_tokens=source_tokens,
         top_k=top_k,
     )
-    recorder = _Recorder(trace, keep, TensorStorage(in_memory, folder))
+    if progress is not None:
+        progress(0, len(selected))
+    recorder = _Recorder(trace, keep, TensorStorage(in_memory, folder), progress)
     with attach_hooks({m: _RecordHook(layer, m, recorder) for layer, m in selected}):
         yield trace
     recorder.pending.measure()
@@ -138,8 +144,10 @@ class _RecordHook(AttentionHook):
 class _Recorder:
     """Checks the calls of all layers and adds them to the trace."""
 
-    def __init__(self, trace: Trace, keep: str, storage: TensorStorage) -> None:
-        self.trace, self.keep, self.storage = trace, keep, storage
+    def __init__(
+        self, trace: Trace, keep: str, storage: TensorStorage, progress: Progress | None
+    ) -> None:
+        self.trace, self.keep, self.storage, self.progress = trace, keep, storage, progress
         self.pending = _PendingStatistics(trace)
         self.calls = 0
         self._buffers: dict[int, list[GrowingTensor]] = {}  # of q, k and lse, by layer
@@ -166,6 +174,9 @@ class _Recorder:
                 layer_trace.calls.append(RecordedCall(row, q.shape[2], key, k.shape[2], *parts))
                 self._store(layer_trace, q, k, lse.detach())
         self.calls += 1
+        if self.progress is not None:
+            total = len(self.trace.layers)
+            self.progress(min(self.calls, total), total)
 
     def _extend(self, layer: Layer, q: Tensor, k: Tensor) -> tuple[LayerTrace, int, int]:
         """Return the layer's trace, grown by this call, and the call's first row and first key."""

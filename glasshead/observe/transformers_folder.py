@@ -1,6 +1,6 @@
-"""A folder with a model of the `transformers` library, to look into.
+"""A folder with a model of the `transformers` library, to record its attention.
 
-Nothing is fetched and nothing is unpickled: parameters are read from safetensors only.
+Nothing is downloaded and nothing is unpickled: parameters are read from safetensors only.
 """
 
 import json
@@ -13,11 +13,16 @@ from typing import Any
 import torch
 
 from glasshead.errors import InputError, install_hint
-from glasshead.observe.inspectable import ALL, InspectableModel, RecordConfig, bytes_of, written
+from glasshead.observe.inspectable import (
+    RECORD_ALL,
+    InspectableModel,
+    RecordConfig,
+    split_translation,
+)
 from glasshead.observe.trace import Trace
-from glasshead.observe.words import Token
+from glasshead.observe.words import Token, as_token
 
-__all__ = ["TransformersFolder", "tokens_of"]
+__all__ = ["TransformersFolder", "decode_transformers_tokens"]
 
 MAX_NEW = 256  # tokens of a translation at most
 
@@ -35,7 +40,7 @@ class TransformersFolder(InspectableModel):
             ) from None
         dtype = torch.float32 if device.type == "cpu" else "auto"
         local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
-        with _quiet(transformers), _explained(path):
+        with _silence(transformers), _explain_errors(path):
             self.config = transformers.AutoConfig.from_pretrained(path, **local)
             self.translates = bool(self.config.is_encoder_decoder)
             kind = "AutoModelForSeq2SeqLM" if self.translates else "AutoModel"
@@ -49,70 +54,62 @@ class TransformersFolder(InspectableModel):
         if missing:
             raise InputError(
                 f"{path} lacks '{missing[0]}' ({len(missing)} parameters in all)",
-                hint="the folder is not complete, or of another model than its config.json says",
+                hint="the folder is incomplete, or its config.json belongs to another model",
             )
         super().__init__(path.resolve().name, model, device)
 
-    def record(self, text: str, config: RecordConfig = ALL) -> Trace:
+    def record(self, text: str, config: RecordConfig = RECORD_ALL) -> Trace:
         if not text.strip():
             raise InputError("the text is empty", hint="give a text to look at")
-        # No max_length: what is too long is refused below, and not cut in silence.
-        ids, tokens = self._read(text)
-        ids, tokens = self._cut(ids, config), tokens[: config.max_tokens]
-        self._fits(len(ids), self._limit(), config, can_go_on=self._is_rotary())
+        sizes = self._settings("max_position_embeddings", "n_positions")
+        limit = next((n for n in sizes if isinstance(n, int) and n > 0), None)
+        # The tokenizer gets no max_length: too long a text raises an error and is not cut silently.
+        found = self.tokenizer(text, return_offsets_mapping=self.tokenizer.is_fast, verbose=False)
+        is_rotary = any(self._settings("rope_parameters", "rope_theta"))
+        ids = self._truncate(found["input_ids"], config, limit, is_rotary)
+        offsets = found.get("offset_mapping")
+        tokens = decode_transformers_tokens(self.tokenizer, found["input_ids"], text, offsets)
+        tokens = tokens[: config.max_tokens]
         source = torch.tensor([ids], device=self.device)
+        options = {"use_cache": False} if hasattr(self.config, "use_cache") else {}
         if not self.translates:
 
             def read() -> None:
-                self.model(input_ids=source, **self._uncached())
+                self.model(input_ids=source, **options)
 
-            return self._recorded(config, read, {"text": text}, tokens, source)
+            return self._run_observed(config, read, {"text": text}, tokens, source)
         with torch.no_grad():
             model: Any = self.model
-            said = model.generate(
+            target = model.generate(
                 input_ids=source, attention_mask=torch.ones_like(source), num_beams=1,
-                do_sample=False, max_new_tokens=min(MAX_NEW, (self._limit() or MAX_NEW + 1) - 1),
+                do_sample=False, max_new_tokens=min(MAX_NEW, (limit or MAX_NEW + 1) - 1),
             )  # fmt: skip
-        target, last = written(tokens_of(self.tokenizer, said[0].tolist()))
-        translation = self.tokenizer.decode(said[0], skip_special_tokens=True)
+        written = decode_transformers_tokens(self.tokenizer, target[0].tolist())
+        target_tokens, last = split_translation(written)
+        translation = self.tokenizer.decode(target[0], skip_special_tokens=True)
 
         def translate() -> None:
-            self.model(input_ids=source, decoder_input_ids=said[:, :-1], **self._uncached())
+            self.model(input_ids=source, decoder_input_ids=target[:, :-1], **options)
 
         about = {"text": text, "translation": translation, **last}
-        return self._recorded(config, translate, about, target, source_tokens=tokens)
+        return self._run_observed(config, translate, about, target_tokens, source_tokens=tokens)
 
-    def _read(self, text: str) -> tuple[list[int], list[Token]]:
-        fast = bool(self.tokenizer.is_fast)
-        found = self.tokenizer(text, return_offsets_mapping=fast, verbose=False)
-        offsets = found["offset_mapping"] if fast else None
-        return list(found["input_ids"]), tokens_of(
-            self.tokenizer, found["input_ids"], text, offsets
-        )
-
-    def _limit(self) -> int | None:
-        named = (getattr(self.config, n, None) for n in ("max_position_embeddings", "n_positions"))
-        return next((n for n in named if isinstance(n, int) and n > 0), None)
-
-    def _is_rotary(self) -> bool:
-        return any(getattr(self.config, n, None) for n in ("rope_parameters", "rope_theta"))
-
-    def _uncached(self) -> dict[str, bool]:
-        return {"use_cache": False} if hasattr(self.config, "use_cache") else {}
+    def _settings(self, *names: str) -> list[Any]:
+        return [getattr(self.config, name, None) for name in names]
 
 
-def tokens_of(
+def decode_transformers_tokens(
     tokenizer: Any,
     ids: Sequence[int],
     text: str | None = None,
     offsets: Sequence[tuple[int, int]] | None = None,
 ) -> list[Token]:
-    """What each id stands for: by its bytes where the tokenizer works on bytes, else by where
-    it stands in the text, else by its name."""
+    """Return the text or bytes of each id.
+
+    By its bytes if the tokenizer works on bytes, else by its place in the text, else by its name.
+    """
     names, special = tokenizer.convert_ids_to_tokens(list(ids)), set(tokenizer.all_special_ids)
-    inner = getattr(tokenizer, "backend_tokenizer", None)
-    kinds = inner.to_str() if inner is not None and tokenizer.is_fast else "{}"
-    table = byte_table() if _works_on_bytes(kinds) else None
+    table = byte_table() if _works_on_bytes(tokenizer) else None
     found: list[Token] = []
     end = 0
     for place, (number, name) in enumerate(zip(ids, names, strict=True)):
@@ -120,23 +117,24 @@ def tokens_of(
         if number in special:
             found.append(name)
         elif table is not None:
-            found.append(bytes_of(name, table))
+            in_bytes = all(c in table for c in name)
+            found.append(as_token(bytes(table[c] for c in name)) if in_bytes else name)
         elif byte:
             found.append(bytes.fromhex(byte[1]))
         elif text is not None and offsets is not None:
             # The spaces before it belong to it.
             found.append(text[end : max(end, offsets[place][1])])
         else:
-            found.append(_by_name(name))
+            found.append(_decode_name(name))
         if offsets is not None and number not in special:
             end = max(end, offsets[place][1])
     return found
 
 
-def _by_name(name: str) -> str:
-    """By the marks of sentencepiece and of wordpiece.
+def _decode_name(name: str) -> str:
+    """Replace the markers of sentencepiece and wordpiece.
 
-    >>> _by_name("▁cat"), _by_name("##s"), _by_name("dog</w>")
+    >>> _decode_name("▁cat"), _decode_name("##s"), _decode_name("dog</w>")
     (' cat', 's', 'dog ')
     """
     name = name.replace("▁", " ").replace("</w>", " ")
@@ -144,7 +142,8 @@ def _by_name(name: str) -> str:
 
 
 def byte_table() -> dict[str, int]:
-    """How byte-level tokenizers write bytes: printable ones as themselves, others from U+0100 on.
+    """Return the character of each byte in byte-level tokenizers: printable bytes are themselves,
+    others follow from U+0100 on.
 
     >>> byte_table()["Ġ"], byte_table()["a"], len(byte_table())
     (32, 97, 256)
@@ -155,27 +154,32 @@ def byte_table() -> dict[str, int]:
     return table | {chr(256 + place): value for place, value in enumerate(others)}
 
 
-def _works_on_bytes(description: str) -> bool:
-    inner = json.loads(description)
-    return '"ByteLevel"' in json.dumps([inner.get("pre_tokenizer"), inner.get("decoder")])
+def _works_on_bytes(tokenizer: Any) -> bool:
+    inner = getattr(tokenizer, "backend_tokenizer", None)
+    if inner is None or not tokenizer.is_fast:
+        return False
+    description = json.loads(inner.to_str())
+    parts = [description.get("pre_tokenizer"), description.get("decoder")]
+    return '"ByteLevel"' in json.dumps(parts)
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """What the library says of a folder that it cannot read, in one line."""
+def _explain_errors(path: Path) -> Iterator[None]:
+    """Turn what the library raises for a folder that it cannot read into one line."""
     try:
         yield
     except (OSError, ValueError, RuntimeError, KeyError, ImportError, AttributeError) as error:
-        said = " ".join(f"{type(error).__name__}: {error}".split())
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise InputError(
-            f"{path} cannot be opened ({said[:200]})",
-            hint="needed: what save_pretrained writes, config.json, safetensors and a tokenizer",
+            f"{path} cannot be opened ({reason[:200]})",
+            hint="the folder must hold what save_pretrained writes: config.json, safetensors and a "
+            "tokenizer",
         ) from None
 
 
 @contextmanager
-def _quiet(transformers: Any) -> Iterator[None]:
-    """No bars and no advice while a folder is read."""
+def _silence(transformers: Any) -> Iterator[None]:
+    """Show no progress bars and no warnings of the library inside the `with`."""
     logging = transformers.utils.logging
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

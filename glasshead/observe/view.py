@@ -1,14 +1,13 @@
-"""What is to be shown of an atlas: maps over words, what a word looks at, statistics of heads.
+"""What pictures and tables show of a trace: maps over words, rows of a word, statistics of heads.
 
-    view = View(seen, ViewConfig(hide_sink=True))
-    view.head("2", 1)                   one head: a map from words to words
-    view.word_rows(view.heads(), "它")      what every head looks at from 它
-    view.statistic("entropy")           a number for each head of each layer
-
-Pictures (`picture.py`) and tables (`picture_terminal.py`) show these, and compute nothing.
+view = View(trace, ViewConfig(hide_sink=True))
+view.head((2, 1))                       one head: a map from words to words
+view.word_rows(view.heads(), "它")      the weights of 它 in every head
+view.statistic("entropy")               a number for each head of each layer
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,15 +18,15 @@ from torch import Tensor
 from glasshead.attention.hooks import Layer
 from glasshead.errors import ConfigError, InputError, did_you_mean
 from glasshead.observe.trace import Trace
-from glasshead.observe.words import Token, Word, find_word, merge, visible, words
+from glasshead.observe.words import Token, Word, find_word, merge, single_tokens, visible, words
 
 __all__ = ["LONG", "Head", "Map", "Statistics", "View", "ViewConfig"]
 
-LONG = 200  # words: a longer text is shown from afar
-AFAR = 256  # cells a side of a map from afar
+LONG = 200  # words: the map of a longer text is shown in cells
+MOST_CELLS = 256  # on a side of such a map
 MAX_HEADS = 64  # rows of a map of heads
 
-# Cross-attention has no position of its own: what speaks of one says nothing there.
+# Other statistics depend on the query's own position, which cross-attention does not have.
 OF_CROSS = ("entropy", "relative_entropy", "effective_keys", "first_weight", "vertical")
 SHORT = {"sink": "first_weight", "first": "first_weight", "previous": "previous_weight",
          "self": "self_weight", "distance": "mean_distance"}  # fmt: skip
@@ -40,16 +39,16 @@ Statistics = dict[int, dict[str, Tensor]]  # of each layer by name, (H,)
 class ViewConfig:
     """How weights are shown."""
 
-    tokens: bool = False  # tokens as they are, not joined to words
+    tokens: bool = False  # show single tokens, not words
     log: bool = False  # colours by the logarithm
-    hide_sink: bool = False  # without the first word; what is left of each row sums to 1
-    ratio: bool = False  # how many times the weight that each key would get if all got the same
+    hide_sink: bool = False  # leave out the first word; the rest of each row sums to 1
+    ratio: bool = False  # divide by the weight that each key would get if all got the same
 
     def __post_init__(self) -> None:
         if self.ratio and self.log:
             raise ConfigError(
-                "--ratio and --log cannot go together",
-                hint="colours of ratios are logarithmic by themselves",
+                "--ratio and --log cannot be used together",
+                hint="leave --log out: colours of ratios are logarithmic already",
             )
 
 
@@ -58,56 +57,59 @@ PLAIN = ViewConfig()
 
 @dataclass(frozen=True, eq=False)
 class Map:
-    """Numbers with names at the side and at the top; NaN where there is nothing to see."""
+    """Numbers with labels of rows and columns; NaN where there is no number."""
 
     name: str
     values: Tensor  # (rows, cols)
-    rows: list[str] | None  # None: too many to name
+    rows: list[str] | None  # None if there are too many to label
     cols: list[str] | None
-    cell: int = 1  # tokens a side that each number stands for: the largest of their weights
+    cell: int = 1  # tokens on a side of a cell, whose number is the largest of its weights
 
 
 class View:
-    """An atlas and how to show it."""
+    """A trace and how to show it."""
 
-    def __init__(self, seen: Trace, config: ViewConfig = PLAIN) -> None:
-        self.trace, self.config = seen, config
-        self._known_sides: dict[str, tuple[list[Word], list[Word]]] = {}
-        if seen.tokens is None:
+    def __init__(self, trace: Trace, config: ViewConfig = PLAIN) -> None:
+        self.trace, self.config = trace, config
+        self._sides: dict[str, tuple[list[Word], list[Word]]] = {}
+        if trace.tokens is None:
             raise InputError(
-                "the recording has no tokens", hint="give observing(..., tokens=...) when recording"
+                "the recording has no tokens", hint="record with observing(..., tokens=...)"
             )
 
     @cached_property
     def names(self) -> dict[int, str]:
-        """What layers are called: 0, 1, ...; encoder.0, decoder.0, cross.0 where there are both."""
+        """Short names of layers: 0, 1, ...; of a translator encoder.0, decoder.0, cross.0, ..."""
+        if self.trace.source_tokens is None:
+            return {layer.index: str(layer.index) for layer in self.layers}
+        counts: Counter[str] = Counter()
         names: dict[int, str] = {}
-        counts: dict[str, int] = {}
         for layer in self.layers:
-            part = _part(layer)
-            number = counts[part] = counts.get(part, -1) + 1
-            both = self.trace.source_tokens is not None
-            names[layer.index] = f"{part}.{number}" if both else str(layer.index)
+            names[layer.index] = f"{_part(layer)}.{counts[_part(layer)]}"
+            counts[_part(layer)] += 1
         return names
 
     @cached_property
     def layers(self) -> list[Layer]:
-        """In the order of the model; of a translator the encoder's, the decoder's, and cross."""
+        """Layers in the order of the model; of a translator first encoder, then decoder, cross."""
         if self.trace.source_tokens is None:
             return self.trace.layers
         order = ["encoder", "self", "decoder", "cross"]
         return sorted(self.trace.layers, key=lambda layer: order.index(_part(layer)))
 
     def layer(self, which: str) -> int:
-        """The index of a layer, by its short name, its index or its module's name."""
+        """Return the index of a layer, by its short name, its index or its module's name."""
         for layer in self.layers:
             if which in (self.names[layer.index], str(layer.index), layer.name):
                 return layer.index
         known = list(self.names.values())
-        raise InputError(f"there is no layer '{which}'", hint=_one_of(which, known))
+        hint = did_you_mean(which, known)
+        if not hint.startswith("did") and len(known) > 12:
+            hint = f"{known[0]} to {known[-1]}"
+        raise InputError(f"there is no layer '{which}'", hint=hint)
 
     def heads(self, layer: int | None = None, head: int | None = None) -> list[Head]:
-        """All heads, of one layer or of all; or one head of one layer."""
+        """Return all heads, of one layer or of all; or one head of one layer."""
         layers = [one.index for one in self.layers] if layer is None else [layer]
         found = []
         for index in layers:
@@ -126,55 +128,50 @@ class View:
     # -- the two sides of a map --
 
     def tokens(self, layer: int) -> tuple[list[Token], list[Token]]:
-        """Of queries and of keys."""
-        seen = self.trace
-        assert seen.tokens is not None
-        own, source = seen.tokens[0], seen.source_tokens[0] if seen.source_tokens else None
-        where = seen.layer(layer)
-        if source is None:
+        """Return the tokens of the queries and of the keys."""
+        trace, where = self.trace, self.trace.layer(layer)
+        assert trace.tokens is not None
+        own = trace.tokens[0]
+        if not trace.source_tokens:
             return own, own
+        source = trace.source_tokens[0]
         if where.kind == "cross":
-            last = seen.about.get("last")
+            last = trace.about.get("last")
             return (own if last is None else [*own[1:], last]), source
         return (source, source) if where.part == "encoder" else (own, own)
 
     def sides(self, layer: int) -> tuple[list[Word], list[Word]]:
-        """Words of queries and of keys, or tokens if the config says so."""
+        """Return the words of the queries and of the keys, or tokens if the config says so."""
         kind = self._kind(layer)
-        if kind in self._known_sides:
-            return self._known_sides[kind]
+        if kind in self._sides:
+            return self._sides[kind]
         rows, cols = self.tokens(layer)
         _, _, T, S = self.trace.shape(layer)
         if (len(rows), len(cols)) != (T, S):
             raise InputError(
                 f"layer {self.names[layer]} has {T} x {S} positions, but there are {len(rows)} and "
                 f"{len(cols)} tokens",
-                hint="the tokens of the recording are of another text",
+                hint="record with the tokens of the same text",
             )
-        self._known_sides[kind] = self._units(rows), self._units(cols)
-        return self._known_sides[kind]
-
-    def _units(self, tokens: Sequence[Token]) -> list[Word]:
-        if not self.config.tokens:
-            return words(tokens)
-        return [Word(token if isinstance(token, str) else f"⟨{token.hex(' ').upper()}⟩", i, i + 1)
-                for i, token in enumerate(tokens)]  # fmt: skip
+        join = single_tokens if self.config.tokens else words
+        self._sides[kind] = join(rows), join(cols)
+        return self._sides[kind]
 
     # -- maps --
 
     def head(self, head: Head) -> Map:
-        """One head's whole map; from afar if the text is long."""
+        """Return the whole map of one head; in cells if the text is long."""
         rows, cols = self.sides(head[0])
         if len(rows) > LONG or len(cols) > LONG:
-            return self._afar(head)
+            return self._map_in_cells(head)
         T = self.trace.shape(head[0])[2]
-        values = self._between(head, slice(0, T), rows, cols)
-        return Map(self.name(head), values, labels(rows), labels(self._shown(cols)))
+        values = self.word_weights(head, slice(0, T), rows, cols)
+        return Map(self.name(head), values, labels(rows), self._column_labels(cols))
 
     def word_rows(self, heads: Sequence[Head], wanted: str | Word) -> tuple[Map, list[Head]]:
-        """What a word looks at: a row for each head in whose text it is, strongest first.
+        """Return the weights of a word: a row for each head in whose text it is, and these heads.
 
-        At most 64 heads. All must look at the same text.
+        The heads with the largest weight come first, at most 64 of them.
         """
         found: list[tuple[float, Head, Tensor]] = []
         cols: list[Word] = []
@@ -184,21 +181,22 @@ class View:
             if head[0] in at:
                 cols = sides[head[0]][1]
                 word = at[head[0]]
-                row = self._between(head, slice(word.start, word.stop), [_whole(word)], cols)[0]
+                part, whole = slice(word.start, word.stop), Word("", 0, word.stop - word.start)
+                row = self.word_weights(head, part, [whole], cols)[0]
                 found.append((float(row.nan_to_num(0).max()), head, row))
         found.sort(key=lambda one: -one[0])
         ranked = [head for _, head, _ in found[:MAX_HEADS]]
         values = torch.stack([row for _, _, row in found[:MAX_HEADS]])
         names = [self.name(head) for head in ranked]
-        return Map("", values, names, labels(self._shown(cols))), ranked
+        return Map("", values, names, self._column_labels(cols)), ranked
 
-    def _shown(self, cols: list[Word]) -> list[Word]:
-        return cols[1:] if self.config.hide_sink else cols
+    def _column_labels(self, cols: list[Word]) -> list[str]:
+        return labels(cols[1:] if self.config.hide_sink else cols)
 
     def _places(
         self, sides: dict[int, tuple[list[Word], list[Word]]], wanted: str | Word
     ) -> dict[int, Word]:
-        """In which layers the word is, and where: those that look at the same text as the first."""
+        """Return where the word is in each layer that has it; layers of one kind only."""
         found: dict[int, Word] = {}
         problem: InputError | None = None
         for layer, (rows, _) in sides.items():
@@ -208,7 +206,7 @@ class View:
                 problem = problem or error
         if problem and not found:
             raise problem
-        # Of encoder and decoder, cross-attention comes first: it is what a translator is asked for.
+        # Cross-attention first: it is the most interesting of a translator.
         kinds = {layer: self._kind(layer) for layer in found}
         chosen = "cross" if "cross" in kinds.values() else next(iter(kinds.values()))
         return {layer: word for layer, word in found.items() if kinds[layer] == chosen}
@@ -216,17 +214,18 @@ class View:
     def _kind(self, layer: int) -> str:
         return self.names[layer].partition(".")[0] if self.trace.source_tokens else "self"
 
-    def _between(self, head: Head, part: slice, rows: list[Word], cols: list[Word]) -> Tensor:
-        """Weights of the queries in `part` merged to `rows`, whose tokens are counted from it."""
+    def word_weights(self, head: Head, part: slice, rows: list[Word], cols: list[Word]) -> Tensor:
+        """Return the weights of the queries in `part`, merged to `rows`, which count from its
+        start."""
         weights = self.trace.tile(*head, rows=part)  # (n, S)
-        shown = self._merged(weights, rows, cols)
+        merged = self._merge(weights, rows, cols)
         if not self.config.ratio:
-            return shown
-        expected = self._merged(self._uniform(head, part), rows, cols)
-        return torch.where(expected > 0, shown / expected, torch.nan)
+            return merged
+        expected = self._merge(self._uniform(head, part), rows, cols)
+        return torch.where(expected > 0, merged / expected, torch.nan)
 
-    def _merged(self, weights: Tensor, rows: list[Word], cols: list[Word]) -> Tensor:
-        """Over words; without the first of them each row is brought to a sum of 1 again."""
+    def _merge(self, weights: Tensor, rows: list[Word], cols: list[Word]) -> Tensor:
+        """Merge weights over words; without the first word, normalise each row to a sum of 1."""
         merged = merge(weights, rows, cols)
         if not self.config.hide_sink:
             return merged
@@ -235,34 +234,34 @@ class View:
         return torch.where(total > 0, rest / total.where(total > 0, 1), 0.0)
 
     def _uniform(self, head: Head, part: slice) -> Tensor:
-        """Equal weight on everything that the mask lets each query see."""
-        record = self.trace.layer_trace(head[0])
-        B, H, T, S = record.shape
-        mask, _ = record.mask_and_scoring()
+        """Return equal weights on all keys that the mask lets each query see."""
+        stored = self.trace.layer_trace(head[0])
+        B, H, T, S = stored.shape
+        mask, _ = stored.mask_and_scoring()
         allowed = mask.to_tensor(T, S, part)
         every = torch.ones(1, 1, part.stop - part.start, S, dtype=torch.bool)
         allowed = every if allowed is None else allowed.cpu() & every
         mine = allowed.expand(B, H, *allowed.shape[2:])[0, head[1]].float()
         return mine / mine.sum(-1, keepdim=True).clamp(min=1)
 
-    def _afar(self, head: Head) -> Map:
+    def _map_in_cells(self, head: Head) -> Map:
         if self.config.hide_sink or self.config.ratio:
             option = "--hide-sink" if self.config.hide_sink else "--ratio"
             raise InputError(
                 f"{option} needs a text of at most {LONG} words",
-                hint="the map of a longer one is shown from afar; --query N shows one row exactly",
+                hint="a longer one is shown in cells; --query N shows one row exactly",
             )
         _, _, T, S = self.trace.shape(head[0])
-        level = min(max(0, math.ceil(math.log2(max(T, S) / AFAR))), self.trace.levels(head[0]) - 1)
-        return Map(
-            self.name(head), self.trace.cells(*head, level=level).max, None, None, 1 << level
-        )
+        level = max(0, math.ceil(math.log2(max(T, S) / MOST_CELLS)))
+        level = min(level, self.trace.levels(head[0]) - 1)
+        cells = self.trace.cells(*head, level=level)
+        return Map(self.name(head), cells.max, None, None, 1 << level)
 
     # -- statistics --
 
     @cached_property
     def statistics(self) -> Statistics:
-        """Of each layer, the numbers that mean something there."""
+        """The statistics of each layer that are meaningful there."""
         found = {}
         for layer in self.layers:
             means = self.trace.statistics(layer.index).means()
@@ -275,7 +274,7 @@ class View:
         return list(dict.fromkeys(name for each in self.statistics.values() for name in each))
 
     def statistic(self, wanted: str) -> Map:
-        """A number for each head of each layer."""
+        """Return a map of one statistic: layers x heads."""
         known = self.statistic_names
         name = wanted.replace("-", "_").lower()
         name = SHORT.get(name, name)
@@ -297,12 +296,3 @@ def _part(layer: Layer) -> str:
 
 def labels(found: Sequence[Word]) -> list[str]:
     return [visible(word.text) for word in found]
-
-
-def _whole(word: Word) -> Word:
-    return Word(word.text, 0, word.stop - word.start)
-
-
-def _one_of(word: str, known: list[str]) -> str:
-    hint = did_you_mean(word, known)
-    return hint if hint.startswith("did") or len(known) <= 12 else f"{known[0]} to {known[-1]}"

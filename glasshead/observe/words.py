@@ -1,12 +1,12 @@
-"""Words, not fragments: tokens become characters and words, and maps of tokens maps of words.
+"""Join tokens to characters and words, and merge weights between tokens to weights between words.
 
     >>> tokens = ["It", "'s", " the", " ", b"\\xe7", b"\\x8c\\xab", "!"]
     >>> [word.text for word in words(tokens)]
     ["It's", 'the', '猫', '!']
 
-A token is its text, or its bytes where these are no text by themselves. A word is looked at by as
-much as all its tokens are, and looks as its tokens do on average: rows of weights still sum to 1.
-Chinese has no spaces, and its words are not guessed: they are the characters, or what the tokenizer
+A token is its text, or its bytes if they are not valid text. The weight on a word is the sum over
+its tokens, and the weights of a word are the mean over its tokens: rows still sum to 1. Chinese is
+written without spaces, and words are not guessed: they are single characters, or what the tokenizer
 keeps together.
 """
 
@@ -20,7 +20,18 @@ from torch import Tensor
 from glasshead.errors import InputError, did_you_mean
 from glasshead.text.tokenizer import Tokenizer
 
-__all__ = ["Token", "Word", "characters", "decode_tokens", "find_word", "merge", "visible", "words"]
+__all__ = [
+    "Token",
+    "Word",
+    "as_token",
+    "characters",
+    "decode_tokens",
+    "find_word",
+    "merge",
+    "single_tokens",
+    "visible",
+    "words",
+]
 
 Token = str | bytes
 UNFINISHED = "unexpected end of data"  # what Python says of bytes that end inside a character
@@ -28,7 +39,7 @@ UNFINISHED = "unexpected end of data"  # what Python says of bytes that end insi
 
 @dataclass(frozen=True)
 class Word:
-    """Tokens start to stop, and what they say together."""
+    """The tokens from start to stop, and their text."""
 
     text: str
     start: int
@@ -36,13 +47,13 @@ class Word:
 
 
 def decode_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Token]:
-    """The tokens of one of our tokenizers; a special by its name."""
+    """Return the text or bytes of each id; the name of a special token."""
     names = {number: name for name, number in tokenizer.specials.items()}
     return [names[i] if i in names else as_token(tokenizer.token_bytes(i)) for i in ids]
 
 
 def as_token(piece: bytes) -> Token:
-    """Text if it is text.
+    """Return the text of some bytes, or the bytes themselves if they are not valid UTF-8.
 
     >>> as_token("猫".encode()), as_token(b"\\xe7")
     ('猫', b'\\xe7')
@@ -54,7 +65,7 @@ def as_token(piece: bytes) -> Token:
 
 
 def characters(tokens: Sequence[Token]) -> list[Word]:
-    """Tokens joined until they are text; bytes that never become text are shown as bytes.
+    """Join tokens until they are valid text; bytes that never are are written as ⟨E5 B0⟩.
 
     >>> [word.text for word in characters(["a", b"\\xe7", b"\\x8c", b"\\xab", b"\\xe5\\xb0", "b"])]
     ['a', '猫', '⟨E5 B0⟩', 'b']
@@ -63,27 +74,27 @@ def characters(tokens: Sequence[Token]) -> list[Word]:
     pending, start = b"", 0
     for place, token in enumerate(tokens):
         piece = token.encode() if isinstance(token, str) else token
-        if pending and _trouble(pending + piece) not in (None, UNFINISHED):
-            found.append(Word(_shown(pending), start, place))
+        if pending and _decode_error(pending + piece) not in (None, UNFINISHED):
+            found.append(Word(_show_bytes(pending), start, place))
             pending, start = b"", place
         pending += piece
-        if _trouble(pending) != UNFINISHED:
-            found.append(Word(_shown(pending), start, place + 1))
+        if _decode_error(pending) != UNFINISHED:
+            found.append(Word(_show_bytes(pending), start, place + 1))
             pending, start = b"", place + 1
     if pending:
-        found.append(Word(_shown(pending), start, len(tokens)))
+        found.append(Word(_show_bytes(pending), start, len(tokens)))
     return found
 
 
 def words(tokens: Sequence[Token]) -> list[Word]:
-    """The words of a text, without the spaces around them; every token is in exactly one.
+    """Return the words of a text, without the spaces around them; each token is in exactly one.
 
-    Punctuation and line ends stand apart.
+    Punctuation and line ends are words of their own.
     """
     found: list[Word] = []
     pieces = characters(tokens)
     for piece, after in zip(pieces, [*(p.text for p in pieces[1:]), ""], strict=False):
-        if found and _go_together(found[-1].text, piece.text, after):
+        if found and _belong_together(found[-1].text, piece.text, after):
             before = found.pop()
             piece = Word(before.text + piece.text, before.start, piece.stop)
         found.append(piece)
@@ -93,8 +104,16 @@ def words(tokens: Sequence[Token]) -> list[Word]:
     return [Word(word.text.strip() or word.text, word.start, word.stop) for word in found]
 
 
+def single_tokens(tokens: Sequence[Token]) -> list[Word]:
+    """Return each token as a word of its own."""
+    return [
+        Word(token if isinstance(token, str) else f"⟨{token.hex(' ').upper()}⟩", i, i + 1)
+        for i, token in enumerate(tokens)
+    ]
+
+
 def merge(weights: Tensor, rows: Sequence[Word], cols: Sequence[Word]) -> Tensor:
-    """Weights (..., T, S) between tokens become (..., rows, cols) between words.
+    """Merge weights (..., T, S) between tokens to (..., rows, cols) between words.
 
     >>> w = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.5, 0.25, 0.25]])
     >>> merge(w, [Word("a", 0, 1), Word("bc", 1, 3)], [Word("ab", 0, 2), Word("c", 2, 3)])
@@ -102,15 +121,15 @@ def merge(weights: Tensor, rows: Sequence[Word], cols: Sequence[Word]) -> Tensor
             [0.8750, 0.1250]])
     """
     over = weights.new_zeros(*weights.shape[:-1], len(cols))
-    over = over.index_add_(-1, _numbers(cols).to(weights.device), weights)
+    over = over.index_add_(-1, _word_numbers(cols).to(weights.device), weights)
     out = weights.new_zeros(*weights.shape[:-2], len(rows), len(cols))
-    out = out.index_add_(-2, _numbers(rows).to(weights.device), over)
+    out = out.index_add_(-2, _word_numbers(rows).to(weights.device), over)
     sizes = torch.tensor([word.stop - word.start for word in rows], device=weights.device)
     return out / sizes[:, None]
 
 
 def find_word(wanted: str, among: Sequence[Word]) -> Word:
-    """The last place of a word, or of a few words; `它#1` is the first place of 它.
+    """Return the last occurrence of one or several words; `它#1` is the first one of 它.
 
     >>> at = [Word(c, i, i + 1) for i, c in enumerate("小猫说它饿，它是猫")]
     >>> find_word("它", at).start, find_word("它#1", at).start, find_word("小猫", at)
@@ -134,14 +153,14 @@ def find_word(wanted: str, among: Sequence[Word]) -> Word:
         )
     if not 1 <= nth <= len(places):
         raise InputError(
-            f"'{wanted}' has no place number {nth}",
+            f"'{wanted}' has no occurrence number {nth}",
             hint=f"it occurs {len(places)} times: {wanted}#1 is the first",
         )
     return places[nth - 1]
 
 
 def visible(text: str) -> str:
-    """What cannot be seen, by a sign.
+    """Replace characters that cannot be seen by a sign.
 
     >>> visible("a\\n"), visible(" "), visible("")
     ('a↵', '␣', '∅')
@@ -156,7 +175,7 @@ def visible(text: str) -> str:
 
 
 def _places(wanted: str, among: Sequence[Word]) -> list[Word]:
-    """Where the words that are next to each other spell what is wanted, spaces aside."""
+    """Return where neighbouring words spell what is wanted, ignoring spaces."""
     target = "".join(wanted.split()) or wanted
     found = []
     for first, word in enumerate(among):
@@ -170,14 +189,14 @@ def _places(wanted: str, among: Sequence[Word]) -> list[Word]:
     return found
 
 
-def _numbers(found: Sequence[Word]) -> Tensor:
-    """For each token the number of its word."""
+def _word_numbers(found: Sequence[Word]) -> Tensor:
+    """Return the number of each token's word."""
     sizes = torch.tensor([word.stop - word.start for word in found], dtype=torch.int64)
     return torch.arange(len(found)).repeat_interleave(sizes)
 
 
-def _trouble(data: bytes) -> str | None:
-    """Why these bytes are no text, in Python's words; None if they are."""
+def _decode_error(data: bytes) -> str | None:
+    """Return Python's reason why these bytes are not valid UTF-8; None if they are."""
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -185,14 +204,14 @@ def _trouble(data: bytes) -> str | None:
     return None
 
 
-def _shown(data: bytes) -> str:
-    """Text, and bytes that are none as in ⟨E5 B0⟩."""
+def _show_bytes(data: bytes) -> str:
+    """Decode bytes; write those that are not valid UTF-8 as ⟨E5 B0⟩."""
     text = ""
     while data:
         try:
             return text + data.decode()
         except UnicodeDecodeError as error:
-            # Bytes side by side that are no text are shown together.
+            # Neighbouring bytes that are not valid are written together.
             stop = error.end
             while stop < len(data) and data[stop] & 0xC0 == 0x80:
                 stop += 1
@@ -206,9 +225,9 @@ _APOSTROPHES = "'’"
 _JOINER = "\u200d"
 
 
-def _go_together(before: str, here: str, after: str) -> bool:
+def _belong_together(before: str, here: str, after: str) -> bool:
     if not here or not before:
-        return True  # a token that says nothing by itself
+        return True  # a token without text
     if _is_space(before):
         return "\n" not in here[:1]
     last, first = before[-1], here[0]
@@ -222,12 +241,12 @@ def _go_together(before: str, here: str, after: str) -> bool:
 
 
 def _is_space(text: str) -> bool:
-    """White space that is no line end."""
+    """Whether it is white space without a line end."""
     return text.isspace() and "\n" not in text and "\r" not in text
 
 
 def _in_word(character: str) -> bool:
-    """Letters, digits and marks of scripts that put spaces between words."""
+    """Whether it is a letter, digit or mark of a script that puts spaces between words."""
     if not character or unicodedata.category(character)[0] not in "LMN":
         return False
     wide = unicodedata.east_asian_width(character) in "WF"

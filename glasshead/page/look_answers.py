@@ -68,7 +68,7 @@ class LookView(View):
                 hint="the Atlas shows texts of any length",
             )
         T = self.trace.shape(head[0])[2]
-        values = self._between(head, slice(0, T), rows, cols).float().cpu()
+        values = self.word_weights(head, slice(0, T), rows, cols).float().cpu()
         if self.config.hide_sink:
             values = F.pad(values, (1, 0), value=math.nan)
         if self._cached + values.nbytes <= CACHE_BYTES:

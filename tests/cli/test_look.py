@@ -218,15 +218,15 @@ def test_a_text_too_long_for_their_model(cli, theirs):
             "'狗' is not in the text",
             "小 猫 饿 了 ， 它 在 睡 。 是",
         ),
-        (("--from", "猫#5"), "'猫' has no place number 5", "it occurs 2 times"),
+        (("--from", "猫#5"), "'猫' has no occurrence number 5", "it occurs 2 times"),
         (("--statistic", "entorpy"), "there is no statistic 'entorpy'", "did you mean 'entropy'?"),
         (("--query", "14"), "there is no token 14", "the text has 14, counted from 0"),
         (("-o", "x.jpg"), "the picture x.jpg ends in '.jpg'", "did you mean '.png'?"),
         (("-o", "x"), "the picture x has no suffix", "name it picture.png"),
         (("-o", "no/such/x.svg"), "cannot write no/such/x.svg", "is there such a folder?"),
-        (("--ratio", "--log"), "--ratio and --log cannot go together", "logarithmic"),
+        (("--ratio", "--log"), "--ratio and --log cannot be used together", "logarithmic"),
         (("--from", "它", "--query", "1"), "--from and --query cannot go together", "ask for one"),
-        (("--top", "0", "--from", "它"), "--top 0 shows nothing", "try --top 10"),
+        (("--top", "0", "--from", "它"), "--top (0) must be at least 1", "try --top 10"),
     ],
 )
 def test_mistakes_are_one_line_and_a_hint(cli, run, options, message, hint):
@@ -266,7 +266,7 @@ def test_texts_that_cannot_be_looked_at(cli, run, tmp_path):
     assert "character '狗'" in is_a_mistake(cli("look", run, "狗"))[0]
     assert "does not exist" in is_a_mistake(cli("look", tmp_path / "gone", TEXT))[0]
     open_inspectable(run).record(TEXT).save(tmp_path / "x.glass")
-    assert "holds a text of its own" in is_a_mistake(cli("look", tmp_path / "x.glass", TEXT))[0]
+    assert "already holds" in is_a_mistake(cli("look", tmp_path / "x.glass", TEXT))[0]
     (tmp_path / "x.txt").write_text(TEXT)
     assert "not a run but a file" in is_a_mistake(cli("look", tmp_path / "x.txt", TEXT))[0]
     (tmp_path / "bad.glass").write_bytes(b"nothing")

@@ -145,8 +145,8 @@ def test_a_word_with_a_number_sign_can_be_meant_itself():
     [
         ("tha", "'tha' is not in the text", "did you mean 'the'?"),
         ("狗", "'狗' is not in the text", "choose one of: the cat ↵"),
-        ("cat#3", "'cat' has no place number 3", "it occurs 2 times: cat#1 is the first"),
-        ("cat#0", "'cat' has no place number 0", "it occurs 2 times: cat#1 is the first"),
+        ("cat#3", "'cat' has no occurrence number 3", "it occurs 2 times: cat#1 is the first"),
+        ("cat#0", "'cat' has no occurrence number 0", "it occurs 2 times: cat#1 is the first"),
     ],
 )
 def test_a_word_that_is_not_there(wanted, message, hint):
