@@ -71,7 +71,7 @@ def test_it_holds_the_package_the_page_and_the_lessons_and_nothing_else(wheel):
     assert packed == expected
     assert {"glasshead/page/web/index.html", "glasshead/lessons/01_dot_products.py"} <= packed
     kinds = {Path(name).suffix for name in packed}
-    assert kinds <= {".py", ".js", ".css", ".html", ".svg", ".typed", ".json"}
+    assert kinds <= {".py", ".js", ".css", ".html", ".svg", ".typed", ".json", ".toml"}
 
 
 @pytest.mark.deep

@@ -20,7 +20,7 @@ from glasshead.cli.terminal import (
 
 if TYPE_CHECKING:
     from glasshead.lab.claims.running import ClaimsPlan
-    from glasshead.lab.claims.store import Stored
+    from glasshead.lab.claims.store import StoredResult
 
 __all__ = ["claims"]
 
@@ -146,15 +146,15 @@ def _list(out: Path, lang: str) -> None:
     from rich.text import Text
 
     from glasshead.lab.claims import claim_modules, load_claim
-    from glasshead.lab.claims.claim import VERDICTS
-    from glasshead.lab.claims.store import read
+    from glasshead.lab.claims.store import read_result
+    from glasshead.lab.claims.verdict import VERDICTS
 
     says: dict[Any, Any] = _SAYS[lang]
     table = Table(box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
     for at, name in enumerate(says["head"]):
         table.add_column(Text(name), justify="right" if at == 0 else "left", overflow="fold")
     for number in claim_modules():
-        stored, verdict, when = read(out, number), "", says["never"]
+        stored, verdict, when = read_result(out, number), "", says["never"]
         if stored is not None:
             verdict = VERDICTS[stored.finding.verdict][lang]
             form = says["at" if stored.is_current else "stale"]
@@ -165,21 +165,21 @@ def _list(out: Path, lang: str) -> None:
 
 
 def _measure(numbers: list[int], plan: "ClaimsPlan", lang: str) -> None:
-    from glasshead.lab.claims.running import run
+    from glasshead.lab.claims.running import measure_claims
 
     terminal = console()
     with _ClaimsProgress(numbers, plan) as progress:
-        for stored, is_new in run(numbers, plan, progress.update):
+        for stored, is_new in measure_claims(numbers, plan, progress.update):
             progress.finish(stored.number)
             with progress.hide():
                 _print(stored, is_new, lang, terminal)
 
 
-def _print(stored: "Stored", is_new: bool, lang: str, terminal: Any) -> None:
+def _print(stored: "StoredResult", is_new: bool, lang: str, terminal: Any) -> None:
     from rich.text import Text
 
     from glasshead.lab.claims import load_claim
-    from glasshead.lab.claims.claim import VERDICTS, Verdict
+    from glasshead.lab.claims.verdict import VERDICTS, Verdict
 
     colors = {
         Verdict.HOLDS: "green",
@@ -202,9 +202,9 @@ def _print(stored: "Stored", is_new: bool, lang: str, terminal: Any) -> None:
 
 
 def _report(out: Path, page: Path | None, docs: Path | None, ladder: Path, lang: str) -> None:
-    from glasshead.lab.claims.report import gather, write_docs, write_page
+    from glasshead.lab.claims.report import read_results, write_docs, write_page
 
-    found = gather(out, ladder)
+    found = read_results(out, ladder)
     if docs is not None:
         written = write_docs(found, docs)
     else:

@@ -22,9 +22,10 @@ from torch import nn
 from glasshead.checkpoint import Run, load
 from glasshead.errors import InputError
 from glasshead.lab.alignments import TranslatorFigures, measure_translator
+from glasshead.lab.attention_maps import Head
 from glasshead.lab.demo_sentence import Rendering, StoryReading, read, render
 from glasshead.lab.demo_training import TrainingJob, train_all
-from glasshead.lab.referents import Head, Heads, ReaderFigures, measure_reader
+from glasshead.lab.referents import HeadFigures, ReaderFigures, measure_reader
 from glasshead.model.transformer import Reader, Transformer
 from glasshead.text.tinyworld import World
 from glasshead.text.tokenizer import WordTokenizer
@@ -208,7 +209,7 @@ def figures(demo: Demo) -> dict[str, Any]:
             "writing": of_head(one.writing, one.writing_best),
         }
 
-    def of_head(heads: Heads, best: Head) -> dict[str, Any]:
+    def of_head(heads: HeadFigures, best: Head) -> dict[str, Any]:
         share, weight = heads.share[best].item(), heads.weight[best].item()
         return {"head": list(best), "share": share, "weight": weight}
 

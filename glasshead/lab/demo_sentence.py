@@ -5,12 +5,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glasshead.lab.alignments import translations
-from glasshead.lab.looking import attentions, crossings, cut, looking
-from glasshead.lab.referents import Head
+from glasshead.lab.alignments import story_ids, translate_stories
+from glasshead.lab.attention_maps import (
+    Head,
+    cross_attentions,
+    hide_keys,
+    record_weights,
+    self_attentions,
+)
 from glasshead.model.transformer import Reader, Transformer
 from glasshead.text.tinyworld import Story
-from glasshead.text.tinyworld.tokens import pieces
 from glasshead.text.tokenizer import WordTokenizer
 from glasshead.training.pronouns import story_batch
 
@@ -53,8 +57,8 @@ class StoryReading:
 @torch.no_grad()
 def read(model: Reader, tokenizer: WordTokenizer, story: Story, best: Head) -> StoryReading:
     batch = story_batch([story], tokenizer, LANG)
-    layers = attentions(model.encoder)
-    with looking(layers) as maps:
+    layers = self_attentions(model.encoder)
+    with record_weights(layers) as maps:
         probs = model(batch.ids)[0].softmax(-1)  # (S, V)
     found = torch.stack([weights[0] for weights in maps])  # (L, H, S, S)
     places = [pronoun.index for pronoun in story.pronouns[LANG]]
@@ -62,7 +66,7 @@ def read(model: Reader, tokenizer: WordTokenizer, story: Story, best: Head) -> S
     hidden = int(found[best][last].argmax())
 
     def without(only: Head | None) -> tuple[Answer, list[Tensor]]:
-        with cut(layers, torch.tensor([last]), torch.tensor([hidden]), only) as changed:
+        with hide_keys(layers, torch.tensor([last]), torch.tensor([hidden]), only) as changed:
             said = _answer(model(batch.ids)[0, last].softmax(-1), tokenizer)
         return said, changed
 
@@ -106,11 +110,11 @@ def render(
     model: Transformer, tokenizer: WordTokenizer, story: Story, langs: tuple[str, str]
 ) -> Rendering:
     source, target = langs
-    [ids] = translations(model, tokenizer, source, [story])
-    read_ids = tokenizer.ids_of(pieces(story.tokens[source], source))
+    [ids] = translate_stories(model, tokenizer, source, [story])
+    [read_ids] = story_ids(tokenizer, [story], source)
     with (
-        looking(crossings(model.decoder)) as crossed,
-        looking(attentions(model.encoder)) as maps,
+        record_weights(cross_attentions(model.decoder)) as crossed,
+        record_weights(self_attentions(model.encoder)) as maps,
     ):
         model(torch.tensor([read_ids]), torch.tensor([[tokenizer.specials["<bos>"], *ids]]))
     words = tuple(tokenizer.decode([token]).strip() for token in ids)

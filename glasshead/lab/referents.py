@@ -1,8 +1,8 @@
-"""Does attention show what a pronoun stands for? Measured on stories whose truth is known.
+"""Does attention show what a pronoun stands for? Measured on stories whose answers are known.
 
-All figures are of the last pronoun of a story, the one that its ending decides, but for the
-accuracy, which counts every pronoun. Which head is best is decided on training stories and
-reported on unseen ones.
+All figures are of the last pronoun of a story, the one that its ending decides, except for the
+accuracy, which counts every pronoun. The best head is chosen on training stories and reported on
+unseen ones.
 """
 
 from collections.abc import Sequence
@@ -11,21 +11,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glasshead.attention.multihead import MultiHeadAttention
-from glasshead.lab.looking import attentions, cut, looking
+from glasshead.lab.attention_maps import Head, hide_keys, record_weights, self_attentions
 from glasshead.model.transformer import Reader
 from glasshead.text.tinyworld import Story
 from glasshead.text.tokenizer import WordTokenizer
-from glasshead.training.pronouns import NOWHERE, StoryBatch, story_batch
+from glasshead.training.pronouns import NOWHERE, story_batch
 
-__all__ = ["Head", "Heads", "ReaderFigures", "Truth", "head_figures", "measure_reader", "rows_of"]
-
-Head = tuple[int, int]  # layer and head, from 0 on
+__all__ = ["HeadFigures", "ReaderFigures", "Truth", "head_figures", "measure_reader", "rows_of"]
 
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """Where in each story its last pronoun stands, the word it stands for, and all the nouns."""
+    """The places in each story of its last pronoun, of the word it stands for, and of all nouns."""
 
     pronouns: Tensor  # (N,)
     referents: Tensor  # (N,)
@@ -34,9 +31,8 @@ class Truth:
     @classmethod
     def of(cls, stories: Sequence[Story], lang: str) -> "Truth":
         last = [story.pronouns[lang][-1] for story in stories]
-        nouns = torch.zeros(
-            len(stories), max(len(story.tokens[lang]) for story in stories), dtype=torch.bool
-        )
+        width = max(len(story.tokens[lang]) for story in stories)
+        nouns = torch.zeros(len(stories), width, dtype=torch.bool)
         for row, story in zip(nouns, stories, strict=True):
             row[list(story.nouns[lang])] = True
         return cls(
@@ -61,7 +57,7 @@ class Truth:
 
 
 @dataclass(frozen=True, eq=False)
-class Heads:
+class HeadFigures:
     """For each layer and head, over stories."""
 
     share: Tensor  # (L, H): how often the most-attended noun is the referent
@@ -69,18 +65,18 @@ class Heads:
 
     @property
     def best(self) -> Head:
-        """The head that finds the referent most often; of equals, the one that looks hardest."""
+        """The head that finds the referent most often; of equals, that with more weight on it."""
         score = (self.share + 1e-3 * self.weight).flatten()
         layer, head = divmod(int(score.argmax()), self.share.shape[1])
         return layer, head
 
 
-def head_figures(rows: Tensor, truth: Truth) -> Heads:
-    """From the pronouns' rows of attention, (N, L, H, S)."""
+def head_figures(rows: Tensor, truth: Truth) -> HeadFigures:
+    """Compute the figures from the pronouns' rows of attention, (N, L, H, S)."""
     only_nouns = rows.masked_fill(~truth.nouns[:, None, None, : rows.shape[-1]], -1.0)
     found = only_nouns.argmax(-1) == truth.referents[:, None, None]  # (N, L, H)
     at = truth.referents[:, None, None, None].expand(*rows.shape[:3], 1)
-    return Heads(found.double().mean(0), rows.gather(-1, at).double().mean((0, 3)))
+    return HeadFigures(found.double().mean(0), rows.gather(-1, at).double().mean((0, 3)))
 
 
 def rows_of(maps: Sequence[Tensor], places: Tensor) -> Tensor:
@@ -94,7 +90,7 @@ class ReaderFigures:
     stories: int
     accuracy: float  # over all pronouns
     flips: float  # stories whose other ending gives the other answer, both of them right
-    heads: Heads  # on these stories
+    heads: HeadFigures  # on these stories
     best: Head  # chosen on training stories
     chance: float
     # How often the answer changes when the pronoun may not see
@@ -119,57 +115,40 @@ def measure_reader(
     seen: Sequence[Story],
     unseen: Sequence[Story],
 ) -> ReaderFigures:
-    """What a reader does on `unseen` stories; its best head is chosen on `seen` ones."""
-    layers = attentions(model.encoder)
+    """Measure a reader on `unseen` stories; its best head is chosen on `seen` ones."""
+    layers = self_attentions(model.encoder)
     known, truth = Truth.of(seen, lang), Truth.of(unseen, lang)
-    with looking(layers) as maps:
+    with record_weights(layers) as maps:
         model.encoder(story_batch(seen, tokenizer, lang).ids)
     best = head_figures(rows_of(maps, known.pronouns), known).best
-    batch = story_batch(unseen, tokenizer, lang)
-    with looking(layers) as maps:
-        said = model(batch.ids).argmax(-1)  # (N, S)
-    at = batch.answers != NOWHERE
-    last = _at(said, truth.pronouns)
-    right = last == _at(batch.answers, truth.pronouns)
+    batch, stories = story_batch(unseen, tokenizer, lang), torch.arange(len(unseen))
+    with record_weights(layers) as maps:
+        given = model(batch.ids).argmax(-1)  # (N, S)
+    last = given[stories, truth.pronouns]
+    right = (given == batch.answers)[stories, truth.pronouns]
+    flipped = _is_right(model, tokenizer, lang, [story.flip() for story in unseen])
 
-    def changed(keys: Tensor, only: Head | None = None) -> float:
-        now = _answers_without(model, layers, batch, truth.pronouns, keys, only)
+    def share_changed(keys: Tensor, only: Head | None = None) -> float:
+        with hide_keys(layers, truth.pronouns, keys, only):
+            now = model(batch.ids).argmax(-1)[stories, truth.pronouns]
         return (now != last).double().mean().item()
 
     return ReaderFigures(
         stories=len(unseen),
-        accuracy=(said == batch.answers)[at].double().mean().item(),
-        flips=(right & _right([s.flip() for s in unseen], model, tokenizer, lang))
-        .double()
-        .mean()
-        .item(),
+        accuracy=(given == batch.answers)[batch.answers != NOWHERE].double().mean().item(),
+        flips=(right & flipped).double().mean().item(),
         heads=head_figures(rows_of(maps, truth.pronouns), truth),
         best=best,
         chance=truth.chance,
-        cut_best=changed(truth.referents, best),
-        cut_all=changed(truth.referents),
-        cut_other=changed(truth.others),
+        cut_best=share_changed(truth.referents, best),
+        cut_all=share_changed(truth.referents),
+        cut_other=share_changed(truth.others),
     )
 
 
-def _right(stories: Sequence[Story], model: Reader, tokenizer: WordTokenizer, lang: str) -> Tensor:
-    """(N,) whether the last pronoun of each story is understood."""
-    batch, truth = story_batch(stories, tokenizer, lang), Truth.of(stories, lang)
-    said = model(batch.ids).argmax(-1)
-    return _at(said, truth.pronouns) == _at(batch.answers, truth.pronouns)
-
-
-def _answers_without(
-    model: Reader,
-    layers: Sequence[MultiHeadAttention],
-    batch: StoryBatch,
-    pronouns: Tensor,
-    keys: Tensor,
-    only: Head | None,
+def _is_right(
+    model: Reader, tokenizer: WordTokenizer, lang: str, stories: Sequence[Story]
 ) -> Tensor:
-    with cut(layers, pronouns, keys, only):
-        return _at(model(batch.ids).argmax(-1), pronouns)
-
-
-def _at(table: Tensor, places: Tensor) -> Tensor:
-    return table[torch.arange(len(places)), places]
+    """(N,) whether the answer at the last pronoun of each story is right."""
+    batch, places = story_batch(stories, tokenizer, lang), Truth.of(stories, lang).pronouns
+    return (model(batch.ids).argmax(-1) == batch.answers)[torch.arange(len(places)), places]

@@ -28,5 +28,5 @@ def calls_of(work):
 
 
 def count_by_turns(works, seconds, device=None):
-    """Stand in for `glasshead.lab.claims.timing.by_turns`: one second for each call."""
+    """Stand in for `glasshead.lab.claims.timing.time_by_turns`: one second for each call."""
     return [float(calls_of(work)) for work in works]

@@ -11,7 +11,7 @@ from glasshead.lab.ladder_figure import as_json
 from glasshead.training.run_log import RunLog
 
 from .conftest import until
-from .test_running import stored
+from .test_routes_runs import stored
 from .trained import READER_STEPS
 
 pytestmark = pytest.mark.deep
@@ -150,7 +150,7 @@ def test_the_ladder_and_the_claims_are_shown_where_they_are(page, server, folder
     told["rungs"][1]["adds"] = SCRIPT
     (folder / "ladder" / "ladder.json").write_text(json.dumps(told))
     (folder / "claims").mkdir()
-    store.write(folder / "claims", stored(), {"en": PNG, "zh": PNG})
+    store.write_result(folder / "claims", stored(), {"en": PNG, "zh": PNG})
     (folder / "claims" / "07.json").write_text("[")
     open_runs(page, server(folder))
     rows = page.locator(".ladder tbody tr")

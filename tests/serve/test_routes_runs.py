@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glasshead.lab.claims import store
-from glasshead.lab.claims.claim import Finding, Verdict, Words
+from glasshead.lab.claims.claim import Finding
 from glasshead.lab.claims.stats import Interval
+from glasshead.lab.claims.verdict import Verdict
 from glasshead.lab.ladder import climb, read_text, summaries
 from glasshead.lab.ladder_figure import as_json
+from glasshead.lab.texts import Words
 from glasshead.serve import run_files
 from glasshead.serve.library import Library
 from glasshead.serve.run_files import Sample, read_metrics, read_samples
@@ -245,7 +247,7 @@ def stored(number=5):
         Words(en="It holds for two.", zh="对两个成立。"),
         {"effect": Interval(0.5, 0.25, 0.75)},
     )
-    return store.Stored(
+    return store.StoredResult(
         number, True, (0, 1, 2), {"losses": [1.0]}, finding, "abc", 1.5, "2026", {}, {}
     )
 
@@ -254,7 +256,7 @@ def test_claims_are_found_and_told(server, folder):
     place = folder / "claims"
     place.mkdir()
     picture = b"\x89PNG\r\n\x1a\n rest of it"
-    store.write(place, stored(), {"en": picture, "zh": b"<svg onload=alert(1)>"})
+    store.write_result(place, stored(), {"en": picture, "zh": b"<svg onload=alert(1)>"})
     (place / "07.json").write_text("{}")
     live = server(folder)
     assert get(live, "runs").json()["claims"] == ["claims"]

@@ -1,6 +1,6 @@
 """Claim 4: masked before softmax, rows sum to 1; masked after it, they do not."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -8,49 +8,54 @@ from torch import Tensor
 
 from glasshead.attention.functional import attend
 from glasshead.attention.mask import Mask
-from glasshead.lab.claims.claim import Budget, Claim, Evidence, Finding, Verdict, Words
-from glasshead.lab.claims.drawing import AGAINST, FOR, OTHER, band, tidy
+from glasshead.lab.claims.claim import Budget, Claim, Evidence, Finding
+from glasshead.lab.claims.drawing import AGAINST, FOR, OTHER, draw_band, draw_bar, style_axes
 from glasshead.lab.claims.stats import difference, mean
+from glasshead.lab.claims.verdict import Verdict
+from glasshead.lab.texts import read_texts
 
-__all__ = ["CLAIM", "after", "before", "judge", "measure", "renormalised"]
+__all__ = ["CLAIM", "judge", "mask_after", "mask_before", "measure", "renormalise"]
 
+TEXTS = read_texts(__file__)
 T, D = 16, 8
 ROUNDING = 1e-5
-FAR = 0.1  # a row that is so far from 1 does not sum to 1
+FAR = 0.1  # a row this far from 1 does not sum to 1
 
 Masking = Callable[[Tensor, Tensor], Tensor]
 
 
-def before(q: Tensor, k: Tensor) -> Tensor:
+def mask_before(q: Tensor, k: Tensor) -> Tensor:
     weights = attend(q, k, k, Mask(causal=True), weights=True).weights
     assert weights is not None
     return weights
 
 
-def after(q: Tensor, k: Tensor) -> Tensor:
+def mask_after(q: Tensor, k: Tensor) -> Tensor:
     weights = attend(q, k, k, weights=True).weights
     assert weights is not None
     return weights.tril()
 
 
-def renormalised(q: Tensor, k: Tensor) -> Tensor:
-    weights = after(q, k)
+def renormalise(q: Tensor, k: Tensor) -> Tensor:
+    weights = mask_after(q, k)
     return weights / weights.sum(-1, keepdim=True)
 
 
-def measure(budget: Budget, *, early: Masking = before, late: Masking = after) -> Evidence:
-    """Row sums, and how far a row's weights move when a key of its future is another."""
+def measure(
+    budget: Budget, *, early: Masking = mask_before, late: Masking = mask_after
+) -> Evidence:
+    """Row sums, and how much a row's weights change when a key of its future is replaced."""
     stacks = 64 if budget.quick else 512
-    ways = {"before": early, "after": late, "after, renormalised": renormalised}
+    ways = {"before": early, "after": late, "after, renormalised": renormalise}
     sums: dict[str, list[list[float]]] = {way: [[] for _ in range(T)] for way in ways}
     leaks: dict[str, list[float]] = {way: [] for way in ways}
-    off: list[float] = []  # the farthest from 1 of any row masked early
+    off: list[float] = []  # the largest distance from 1 of any row masked early
     apart: list[float] = []
     for n, seed in enumerate(budget.seeds):
         budget.progress(n / len(budget.seeds), f"seed {seed}")
         generator = torch.Generator().manual_seed(seed)
         q, k, other = torch.randn(3, stacks, 1, T, D, generator=generator)
-        moved = torch.cat([k[:, :, :-1], other[:, :, -1:]], 2)  # only the last key is another
+        moved = torch.cat([k[:, :, :-1], other[:, :, -1:]], 2)  # only the last key is replaced
         for way, masking in ways.items():
             weights = masking(q, k)
             for row, total in enumerate(weights.sum(-1).mean((0, 1)).tolist()):
@@ -58,14 +63,13 @@ def measure(budget: Budget, *, early: Masking = before, late: Masking = after) -
             change = (masking(q, moved) - weights)[:, :, :-1].abs().sum(-1)
             leaks[way].append(change.mean().item())
         off.append((early(q, k).sum(-1) - 1).abs().max().item())
-        apart.append((early(q, k) - renormalised(q, k)).abs().max().item())
+        apart.append((early(q, k) - renormalise(q, k)).abs().max().item())
     fixed = {"length": T, "width": D, "rows": stacks}
     return fixed | {"sums": sums, "off": off, "leaks": leaks, "apart": apart}
 
 
 def judge(evidence: Evidence) -> Finding:
     sums, leaks = evidence["sums"], evidence["leaks"]
-
     # The last row sees everything and sums to 1 in any case.
     rows = [sum(seed) / len(seed) for seed in zip(*sums["after"][:-1], strict=True)]
     late, exact = mean(rows), max(evidence["off"])
@@ -76,20 +80,9 @@ def judge(evidence: Evidence) -> Finding:
     else:
         verdict = Verdict.UNCLEAR
     leak = difference(leaks["after"], leaks["before"])
-    apart = max(evidence["apart"])
-    first = mean(sums["after"][0])
-    en = (
-        f"Masked before softmax, rows of {evidence['length']} sum to 1 within {exact:.0e}. Masked "
-        f"after it they sum to {late:.2f} (the last row, which sees all, left out), the first to "
-        f"{first:.2f}. Masked late, rows also feel their future: another last key moves the "
-        f"weights of a row before it by {leak:.3f} in sum. Late weights divided by their sum are "
-        f"those masked early, within {apart:.0e}."
-    )
-    zh = (
-        f"在 softmax 之前掩码，长度 {evidence['length']} 的各行之和为 1（误差 {exact:.0e}）。之后"
-        f"再掩码，和为 {late:.2f}（不计能看到全部的最后一行），第一行为 {first:.2f}。后掩码的行还"
-        f"受未来影响：换掉最后一个键，前面一行的权重总共变化 {leak:.3f}。后掩码的权重除以行和，就"
-        f"是先掩码的权重，相差不超过 {apart:.0e}。"
+    apart, first = max(evidence["apart"]), mean(sums["after"][0])
+    words = TEXTS["result"].format(
+        length=evidence["length"], exact=exact, late=late, first=first, leak=leak, apart=apart
     )
     numbers = {
         "farthest from 1, masked before": exact,
@@ -98,71 +91,23 @@ def judge(evidence: Evidence) -> Finding:
         "leak of the last key, masked after": leak,
         "renormalised against before, largest difference": apart,
     }
-    return Finding(verdict, Words(en, zh), numbers)
+    return Finding(verdict, words, numbers)
 
 
-def draw(evidence: Evidence, figure: Any, lang: str) -> None:
+def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:
     left, right = figure.subplots(1, 2, width_ratios=(1.5, 1))
-    xs = list(range(1, evidence["length"] + 1))
-    names = {
-        "before": Words("before softmax", "softmax 之前")[lang],
-        "after": Words("after softmax", "softmax 之后")[lang],
-        "after, renormalised": Words("after, divided by the sum", "之后，再除以行和")[lang],
-    }
+    xs, leaks = range(1, evidence["length"] + 1), evidence["leaks"]
     colors = {"before": FOR, "after": AGAINST, "after, renormalised": OTHER}
-    for way in ("before", "after", "after, renormalised"):
+    for at, (way, color) in enumerate(colors.items()):
         style = {"linestyle": ":", "markersize": 2.5} if way == "after, renormalised" else {}
-        band(left, xs, evidence["sums"][way], colors[way], label=names[way], **style)
+        draw_band(left, xs, evidence["sums"][way], color, label=say[f"figure.{way}"], **style)
+        draw_bar(right, at, leaks[way], color, text="{:.3f}")
     left.set_ylim(0, 1.1)
-    tidy(left, Words("Sum of a row's weights", "一行权重之和")[lang],
-         x=Words("row", "行")[lang])  # fmt: skip
+    style_axes(left, say["figure.sums"], x=say["figure.row"])
     left.legend(fontsize=8.5, loc="lower right")
-    ways = list(names)
-    heights = [mean(evidence["leaks"][way]).value for way in ways]
-    right.bar(range(3), heights, color=[colors[way] for way in ways], width=0.55)
-    for at, height in enumerate(heights):
-        right.annotate(f"{height:.3f}", (at, height), xytext=(0, 3), textcoords="offset points",
-                       ha="center", fontsize=9)  # fmt: skip
-    short = Words("before,after,divided", "之前,之后,再除以和")[lang].split(",")
-    right.set_xticks(range(3), short)
-    right.set_ylim(0, 1.25 * max(*heights, 1e-6))
-    title = Words("Leak of the future", "未来的泄漏")[lang]
-    tidy(right, title)
+    right.set_xticks(range(3), [say[f"figure.short.{way}"] for way in colors])
+    right.set_ylim(0, 1.25 * max(1e-6, *map(max, leaks.values())))
+    style_axes(right, say["figure.leak"])
 
 
-CLAIM = Claim(
-    number=4,
-    title=Words("Mask before softmax, not after", "掩码要放在 softmax 之前"),
-    claim=Words(
-        "Masking the scores before softmax keeps the rows summing to 1; masking the weights after "
-        "it does not.",
-        "在 softmax 之前掩码，各行之和仍为 1；之后再掩码则不然。",
-    ),
-    source="002",
-    how=Words(
-        "The same random queries and keys, 16 positions; the causal mask is applied to the scores "
-        "or to the weights. As a control the weights masked late are divided by their sum. Then "
-        "one key of the future is replaced and the change in earlier rows is measured.",
-        "同样的随机查询和键，16 个位置；因果掩码作用于分数或作用于权重。作为对照，把后掩码的权重"
-        "除以其和。再替换一个未来的键，测量前面各行的变化。",
-    ),
-    for_=Words(
-        f"Before: every row within {ROUNDING:.0e} of 1; after: on average more than {FAR} away.",
-        f"之前：每行与 1 之差不超过 {ROUNDING:.0e}；之后：平均相差超过 {FAR}。",
-    ),
-    against=Words(
-        f"Before: a row more than {FAR} away; or after: less than {FAR} away on average.",
-        f"之前：有一行相差超过 {FAR}；或之后：平均相差不到 {FAR}。",
-    ),
-    measure=measure,
-    judge=judge,
-    draw=draw,
-    correction=Words(
-        "After dropout the rows of 002 no longer sum to 1 either; weights to look at are those "
-        "before dropout. 003 masks with −1e10: a row that may see nothing becomes uniform (with "
-        "−inf: NaN), and in fp16 the number overflows. Here such a row gives weights 0.",
-        "002 在 dropout 之后各行之和也不再是 1；要观察的是 dropout 之前的权重。003 用 −1e10 掩"
-        "码：全部被遮的行会变成均匀分布（用 −inf 则是 NaN），而且 fp16 会溢出。这里这样的行权重为 "
-        "0。",
-    ),
-)
+CLAIM = Claim.of(4, TEXTS, measure, judge, draw, rounding=ROUNDING, far=FAR)

@@ -1,28 +1,30 @@
 """Claim 12: several heads capture different relations."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import combinations
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from glasshead.lab.claims.claim import Budget, Claim, Evidence, Finding, Verdict, Words
-from glasshead.lab.claims.heads_figure import draw
+from glasshead.lab.attention_maps import Head, record_weights, self_attentions
+from glasshead.lab.claims.claim import Budget, Claim, Evidence, Finding, Numbers
+from glasshead.lab.claims.drawing import FOR, GREY, annotate, draw_band, draw_map, style_axes
 from glasshead.lab.claims.readers import (
     LANG,
     LEARNED,
     NAME,
     Training,
-    readers,
     seen_stories,
     tokenizer,
+    train_readers,
     unseen_stories,
-    untrained,
+    untrained_reader,
 )
 from glasshead.lab.claims.stats import Interval, cohens_d, difference, mean
-from glasshead.lab.looking import attentions, looking
-from glasshead.lab.referents import Head
+from glasshead.lab.claims.verdict import Verdict
+from glasshead.lab.texts import Words, join_sentences, read_texts
 from glasshead.model.transformer import Reader
 from glasshead.observe.ablation import ablating
 from glasshead.text.tinyworld import Story
@@ -30,12 +32,12 @@ from glasshead.training.pronouns import NOWHERE, StoryBatch, story_batch
 
 __all__ = ["CLAIM", "as_trained", "divergence", "judge", "measure"]
 
-# Heads look at different things if they are at least half as far apart as heads that are as sharp
-# and look at places that have nothing to do with each other; and farther than before training, for
-# heads drawn by chance are unrelated, too.
+TEXTS = read_texts(__file__)
+# Heads look at different things if they are at least half as far apart as equally sharp heads that
+# look at unrelated places; and farther than before training, since random heads are unrelated too.
 APART = 0.5
 SAME = 0.02  # an accuracy that falls by less is the same
-SPARE = 0.25  # if more of the heads than this can go, several do not do different work
+SPARE = 0.25  # if more of the heads than this can be removed, several do not do different work
 
 RELATIONS = ("itself", "word before", "word after", "nouns", "referent", "ending")
 
@@ -51,9 +53,9 @@ def measure(
     training: Training | None = None,
     n_stories: int | None = None,
 ) -> Evidence:
-    """`alter`: what is done to a reader before its heads are compared."""
+    """`alter`: changes a reader before its heads are compared."""
     plan, n = training or Training.of(budget), n_stories or (120 if budget.quick else 300)
-    made = readers(budget, [(NAME, budget.seeds, plan)])[NAME, plan.optimizer]
+    made = train_readers(budget, [(NAME, budget.seeds, plan)])[NAME, plan.optimizer]
     stories, chosen_on = unseen_stories(n), story_batch(seen_stories(n), tokenizer(), LANG)
     batch, layers = story_batch(stories, tokenizer(), LANG), len(made[0].model.encoder.blocks)
     asked = batch.answers != NOWHERE
@@ -64,7 +66,7 @@ def measure(
     for seed, one in zip(budget.seeds, made, strict=True):
         budget.progress(0.96, f"heads of seed {seed}")
         model = alter(one.model)
-        maps, before = _maps(model, batch), _maps(untrained(seed), batch)
+        maps, before = _maps(model, batch), _maps(untrained_reader(seed), batch)
         found["distances"].append(_distances(maps, batch, asked, seed)[0].tolist())
         for when, some in (("", maps), (" before", before)):
             apart, unrelated = _by_layer(some, batch, layers, seed)
@@ -72,9 +74,10 @@ def measure(
             found[f"unrelated{when}"].append(unrelated)
         found["relations"].append(_relations(maps, stories))
         found["accuracy"].append(_accuracy(model, batch, []))
-        found["singly"].append(_singly(model, batch))
-        found["together"].append(_together(model, chosen_on, batch))
-    fixed = {"stories": n, "steps": plan.steps, "rate": made[0].rates.shown()}
+        alone = [_accuracy(model, batch, [head]) for head in _all_heads(model)]
+        found["singly"].append(alone)
+        found["together"].append(_remove_in_turn(model, chosen_on, batch))
+    fixed = {"stories": n, "steps": plan.steps, "rate": made[0].rates.evidence()}
     fixed |= {"layers": layers, "heads": maps.shape[1]}
     return fixed | {"relation_names": list(RELATIONS), **found}
 
@@ -82,13 +85,13 @@ def measure(
 @torch.no_grad()
 def _maps(model: Reader, batch: StoryBatch) -> Tensor:
     """(N, L H, S, S): all heads, the first layer's first."""
-    with looking(attentions(model.encoder)) as maps:
+    with record_weights(self_attentions(model.encoder)) as maps:
         model.encoder(batch.ids)
     return torch.cat(list(maps), 1)
 
 
 def divergence(p: Tensor, q: Tensor) -> Tensor:
-    """Jensen and Shannon's, in bits: 0 for equal rows, 1 for rows that share no place.
+    """Return the Jensen-Shannon divergence in bits: 0 for equal rows, 1 for disjoint ones.
 
     >>> one, other = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
     >>> divergence(one, other).item(), divergence(one, one).item()
@@ -102,8 +105,8 @@ def divergence(p: Tensor, q: Tensor) -> Tensor:
 
 
 def _distances(maps: Tensor, batch: StoryBatch, which: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-    """(heads, heads) mean divergence of two heads' rows, of the words `which` (N, S); and, of equal
-    entropy: of one head's row and the other's with its weights at places drawn by chance."""
+    """Return (heads, heads) mean divergences of two heads' rows at the words `which` (N, S); and of
+    one head's row and the other's with its weights moved to random places, of equal entropy."""
     n_heads, S = maps.shape[1], maps.shape[2]
     rows = maps.transpose(1, 2)[which]  # (R, heads, S)
     keys = _real(batch)[:, None].expand(-1, S, -1)[which]  # (R, S)
@@ -126,8 +129,8 @@ def _real(batch: StoryBatch) -> Tensor:
 def _by_layer(
     maps: Tensor, batch: StoryBatch, layers: int, seed: int
 ) -> tuple[list[float], list[float]]:
-    """Both, the mean over the pairs of each layer. Answers are read at pronouns only, so in the
-    last layer only their rows do anything; before it, every word's."""
+    """Return both, averaged over the pairs of each layer. Answers are read at pronouns only, so in
+    the last layer only their rows count; before it, every word's."""
     found: tuple[list[float], list[float]] = ([], [])
     for at, some in enumerate(maps.chunk(layers, 1)):
         which = batch.answers != NOWHERE if at == layers - 1 else _real(batch)
@@ -138,8 +141,8 @@ def _by_layer(
 
 
 def _relations(maps: Tensor, stories: Sequence[Story]) -> list[list[float]]:
-    """For each head the mean weight on each relation. The last two are of the last pronoun's row,
-    the others of all rows that have such a word."""
+    """Return the mean weight of each head on each relation. The last two are of the last pronoun's
+    row, the others of all rows that have such a word."""
     sums = torch.zeros(maps.shape[1], len(RELATIONS), dtype=torch.double)
     for weights, story in zip(maps.double(), stories, strict=True):
         n, last = len(story.tokens[LANG]), story.pronouns[LANG][-1]
@@ -154,28 +157,20 @@ def _relations(maps: Tensor, stories: Sequence[Story]) -> list[list[float]]:
 
 @torch.no_grad()
 def _accuracy(model: Reader, batch: StoryBatch, without: Sequence[Head]) -> float:
-    """Over all pronouns, with some heads giving their mean context whatever they look at."""
-    at = batch.answers != NOWHERE
-    if without:
-        with ablating(model.encoder, heads=without, mode="mean"):
-            said = model(batch.ids).argmax(-1)
-    else:
-        said = model(batch.ids).argmax(-1)
-    return (said == batch.answers)[at].double().mean().item()
+    """Return the accuracy over all pronouns, some heads' contexts being replaced by their means."""
+    changed = ablating(model.encoder, heads=without, mode="mean") if without else nullcontext()
+    with changed:
+        given = model(batch.ids).argmax(-1)
+    return (given == batch.answers)[batch.answers != NOWHERE].double().mean().item()
 
 
 def _all_heads(model: Reader) -> list[Head]:
-    layers = attentions(model.encoder)
+    layers = self_attentions(model.encoder)
     return [(at, head) for at, layer in enumerate(layers) for head in range(layer.n_heads)]
 
 
-def _singly(model: Reader, batch: StoryBatch) -> list[float]:
-    """The accuracy without each head."""
-    return [_accuracy(model, batch, [head]) for head in _all_heads(model)]
-
-
-def _together(model: Reader, chosen_on: StoryBatch, batch: StoryBatch) -> list[float]:
-    """The accuracy without 1, 2, … heads; next goes the one least missed on other stories."""
+def _remove_in_turn(model: Reader, chosen_on: StoryBatch, batch: StoryBatch) -> list[float]:
+    """Return the accuracy without 1, 2, … heads, each the least missed one on other stories."""
     gone: list[Head] = []
     left, found = _all_heads(model), []
     while left:
@@ -187,9 +182,9 @@ def _together(model: Reader, chosen_on: StoryBatch, batch: StoryBatch) -> list[f
 
 
 def _ratios(evidence: Mapping[str, Any], when: str = "") -> list[list[float]]:
-    """For each layer one number a seed: how far apart heads are, of what unrelated ones would be.
+    """For each layer, one number per seed: how far apart heads are, over what unrelated ones are.
 
-    Heads that all look at everything alike are not apart, whatever they are compared with.
+    Heads that all look at everything alike are not apart.
     """
     seeds = zip(evidence[f"apart{when}"], evidence[f"unrelated{when}"], strict=True)
     ratios = [
@@ -199,30 +194,49 @@ def _ratios(evidence: Mapping[str, Any], when: str = "") -> list[list[float]]:
     return [list(layer) for layer in zip(*ratios, strict=True)]
 
 
-def _different(ratio: Interval, rise: Interval) -> bool | None:
-    """None: the intervals do not say."""
+def _are_different(ratio: Interval, rise: Interval) -> bool | None:
+    """Whether the heads of a layer are different; None: the intervals do not tell."""
     if ratio.high < APART or rise.high <= 0:
         return False
     return True if ratio.low >= APART and rise.low > 0 else None
 
 
+def _share_missed(accuracy: float, without: Sequence[float]) -> float:
+    return sum(accuracy - left > SAME for left in without) / len(without)
+
+
+def _share_spare(accuracy: float, without: Sequence[float]) -> float:
+    first = (n for n, left in enumerate(without) if accuracy - left > SAME)
+    return next(first, len(without)) / len(without)
+
+
 def judge(evidence: Evidence) -> Finding:
-    e: Mapping[str, Any] = evidence
-    spare = [
-        next((n for n, kept in enumerate(lefts) if whole - kept > SAME), len(lefts)) / len(lefts)
-        for whole, lefts in zip(e["accuracy"], e["together"], strict=True)
-    ]
-    singly = [
-        sum(whole - kept > SAME for kept in lefts) / len(lefts)
-        for whole, lefts in zip(e["accuracy"], e["singly"], strict=True)
-    ]
-    apart = [mean(layer) for layer in _ratios(e)]
-    can_go, needed = mean(spare), mean(singly)
-    rises = [
-        difference(*([seed[at] for seed in e[f"apart{when}"]] for when in ("", " before")))
-        for at in range(len(apart))
-    ]
-    different = [_different(*both) for both in zip(apart, rises, strict=True)]
+    e = evidence
+    can_go = mean(list(map(_share_spare, e["accuracy"], e["together"])))
+    needed = mean(list(map(_share_missed, e["accuracy"], e["singly"])))
+    numbers: Numbers = {"accuracy": mean(e["accuracy"])}
+    words: list[Words] = []
+    different: list[bool | None] = []
+    for at, (ratios, before) in enumerate(zip(_ratios(e), _ratios(e, " before"), strict=True)):
+        trained, start = ([seed[at] for seed in e[f"apart{when}"]] for when in ("", " before"))
+        ratio, rise = mean(ratios), difference(trained, start)
+        different.append(_are_different(ratio, rise))
+        numbers |= {
+            f"layer {at}: apart, bits": mean(trained),
+            f"layer {at}: apart, bits, before training": mean(start),
+            f"layer {at}: apart, trained minus before, bits": rise,
+            f"layer {at}: apart, trained against before, Cohen's d": cohens_d(trained, start),
+            f"layer {at}: apart, of equally sharp and unrelated": ratio,
+            f"layer {at}: the same, before training": mean(before),
+        }
+        rows = TEXTS["rows.pronouns" if at == e["layers"] - 1 else "rows.all"]
+        words.append(
+            TEXTS["layer"].format(
+                layer=at, rows=rows, bits=mean(trained), start=mean(start), ratio=ratio,
+                before=mean(before),
+            )
+        )  # fmt: skip
+    numbers |= {"heads that are needed one by one": needed, "heads that can go together": can_go}
     work = True if can_go.high <= SPARE else False if can_go.low > SPARE else None
     if mean(e["accuracy"]).low < LEARNED or None in different:
         verdict = Verdict.UNCLEAR
@@ -232,117 +246,97 @@ def judge(evidence: Evidence) -> Finding:
         verdict = Verdict.UNCLEAR
     else:
         verdict = Verdict.HOLDS if all(different) and work else Verdict.HOLDS_WHEN
-    numbers: dict[str, Interval | float] = {"accuracy": mean(e["accuracy"])}
-    for at, (ratio, rise, before) in enumerate(
-        zip(apart, rises, _ratios(e, " before"), strict=True)
-    ):
-        trained, start = ([seed[at] for seed in e[f"apart{when}"]] for when in ("", " before"))
-        numbers |= {
-            f"layer {at}: apart, bits": mean(trained),
-            f"layer {at}: apart, bits, before training": mean(start),
-            f"layer {at}: apart, trained minus before, bits": rise,
-            f"layer {at}: apart, trained against before, Cohen's d": cohens_d(trained, start),
-            f"layer {at}: apart, of equally sharp and unrelated": ratio,
-            f"layer {at}: the same, before training": mean(before),
-        }
-    numbers |= {
-        "heads that are needed one by one": needed,
-        "heads that can go together": can_go,
-    }
-    return Finding(verdict, _words(verdict, e, numbers, different, work), numbers)
-
-
-def _words(
-    verdict: Verdict,
-    evidence: Mapping[str, Any],
-    numbers: Mapping[str, Interval | float],
-    different: Sequence[bool | None],
-    work: bool | None,
-) -> Words:
-    en, zh = [], []
     if verdict is Verdict.HOLDS_WHEN:
-        some = ", ".join(str(at) for at, yes in enumerate(different) if yes)
-        where = Words("", "") if all(different) else Words(f" in layer {some}", f"在第 {some} 层")
-        looks = Words(" for where heads look: not each of them is needed", "就看的词不同而言")
-        what = looks if work is False else Words("", "")
-        en.append(f"Holds only{where.en}{',' if where.en and what.en else ''}{what.en}.")
-        zh.append(f"只{where.zh}{what.zh}成立{'，并不是每个头都不可缺少' if what.zh else ''}。")
-    for at in range(evidence["layers"]):
-        last = at == evidence["layers"] - 1
-        of = {name: numbers[f"layer {at}: {name}"] for name in (
-            "apart, bits", "apart, bits, before training", "apart, of equally sharp and unrelated",
-            "the same, before training")}  # fmt: skip
-        bits, start, ratio, before = of.values()
-        en.append(
-            f"Two heads of layer {at} ({'on the rows of pronouns' if last else 'all rows'}) lie "
-            f"{bits:.2f} bits apart (Jensen-Shannon; before training {start:.2f}): {ratio:.2f} of "
-            f"what equally sharp heads would that look at unrelated places (before {before:.2f})."
+        layers = ", ".join(str(at) for at, yes in enumerate(different) if yes)
+        where = "only_looks" if all(different) else "only_in" if work is not False else "only_both"
+        words.insert(0, TEXTS[where].format(layers=layers))
+    accuracy, heads = numbers["accuracy"], e["heads"]
+    words.append(
+        TEXTS["ablation"].format(
+            accuracy=accuracy, same=SAME, needed=needed, heads=heads, can_go=can_go
         )
-        zh.append(
-            f"第 {at} 层（{'代词的行' if last else '所有的行'}）两个头平均相距 {bits:.2f} 比特"
-            f"（Jensen-Shannon；训练前 {start:.2f}），是同样尖锐而位置互不相关的头的 {ratio:.2f}（"
-            f"训练前 {before:.2f}）。"
-        )
-    needed, can_go = (numbers[f"heads that {what}"] for what in ("are needed one by one",
-                                                                 "can go together"))  # fmt: skip
-    en.append(
-        f"Without any one head, the reader's accuracy ({numbers['accuracy']:.1%}) falls by more "
-        f"than {SAME} for {needed:.0%} of the {evidence['heads']} heads. Taken out one after the "
-        f"other, the least missed first, {can_go:.0%} of them can go before it does."
     )
-    zh.append(
-        f"只去掉一个头，读者的正确率（{numbers['accuracy']:.1%}）下降超过 {SAME} 的，占 "
-        f"{evidence['heads']} 个头的 {needed:.0%}。从最不要紧的开始逐个去掉，在下降之前可以去掉 "
-        f"{can_go:.0%}。"
-    )
-    return Words(" ".join(en), "".join(zh))
+    return Finding(verdict, join_sentences(words), numbers)
 
 
-CLAIM = Claim(
-    number=12,
-    title=Words("Heads capture different relations", "不同的头捕捉不同的关系"),
-    claim=Words(
-        "Several heads capture different relations between words.",
-        "多个头能捕捉词与词之间不同的关系。",
-    ),
-    source="000, 003, 004",
-    how=Words(
-        "The readers of claim 5 that name the word: 2 layers of 4 heads. How far apart two heads "
-        "of a layer are (in the last layer on the rows of pronouns: no others are read) is "
-        "compared with the same reader before training, and with heads of equal entropy: the same "
-        "weights at places drawn by chance. What each head looks at is set beside known relations. "
-        "Then heads are silenced (their context becomes its mean), each alone, and one after the "
-        "other, in an order chosen on other stories.",
-        "用第 5 条里说出词的读者：2 层，每层 4 个头。同层两个头相距多远（最后一层只算代词的行，别的"
-        "行没人读），与训练前的同一读者比较，并与同样熵的头比较：权重不变，位置随机。再把每个头看什"
-        "么与已知的关系对照。然后让头沉默（其上下文换成平均值），先各自单独，再一个接一个（次序在别的故事上"
-        "选出）。",
-    ),
-    for_=Words(
-        f"In every layer heads are at least {APART} as far apart as equally sharp, unrelated ones "
-        "and farther than before training (lower ends), and at most "
-        f"{SPARE:.0%} of them can go before the accuracy falls by {SAME} (upper end). If only in "
-        "some layers, or if more can go: holds only when.",
-        f"每一层里，各头的距离至少是同样尖锐、互不相关的头的 {APART}，且比训练前更远（区间下端）；"
-        f"在正确率下降 {SAME} 之前，最多能去掉 {SPARE:.0%}（区间上端）。若只有一些层如此，或能去掉"
-        "更多，则为“仅在……时成立”。",
-    ),
-    against=Words(
-        f"In every layer heads are less than {APART} as far apart, or no farther than before "
-        f"training (upper ends). A reader that is right in less than {LEARNED:.0%} tells nothing.",
-        f"每一层里各头的距离都不到 {APART}，或不比训练前更远（区间上端）。答对不到 {LEARNED:.0%} 的"
-        "读者不说明什么。",
-    ),
-    measure=measure,
-    judge=judge,
-    draw=draw,
-    tried=Words(
-        "At first all rows of the last layer were compared, but only those of pronouns are "
-        "ever read there; since then only those count, which made the condition stricter. A "
-        "review made it stricter again: untrained heads, nearly uniform, are as far apart as "
-        "unrelated ones, so heads must also be farther apart than before training.",
-        "起初比较了最后一层的所有行，可那里真正被读取的只有代词所在的行；此后只算这些行，条件因"
-        "此更严。审查时又加严一次：未训练的头近乎均匀，与互不相关的头一样远，所以还要求比训练前更"
-        "远。",
-    ),
+def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:
+    figure.set_size_inches(7.2, 5.6)
+    above, below = figure.subfigures(2, 1, height_ratios=(1.05, 1))
+    left, right = above.subplots(1, 2, width_ratios=(1.25, 1))
+    _draw_relations(evidence, left, say)
+    _draw_distances(evidence, right, say)
+    left, right = below.subplots(1, 2, width_ratios=(1, 1.25))
+    _draw_bits(evidence, left, say)
+    _draw_ablation(evidence, right, say)
+
+
+def _head_names(evidence: Evidence) -> list[str]:
+    per_layer = evidence["heads"] // evidence["layers"]
+    return [f"{at // per_layer}.{at % per_layer}" for at in range(evidence["heads"])]
+
+
+def _draw_relations(evidence: Evidence, axes: Any, say: Mapping[str, str]) -> None:
+    table = list(zip(*evidence["relations"][0], strict=True))  # relations down, heads across
+    draw_map(axes, table, say["figure.relations"], aspect="auto")
+    for at, row in enumerate(table):
+        for head, value in enumerate(row):
+            color = "white" if value > 0.5 else "#333333"
+            if value >= 0.1:
+                axes.annotate(f"{value:.1f}", (head, at), ha="center", va="center", fontsize=7,
+                              color=color)  # fmt: skip
+    names = [say[f"figure.relation.{name}"] for name in evidence["relation_names"]]
+    axes.set_yticks(range(len(names)), names)
+    axes.set_xticks(range(evidence["heads"]), _head_names(evidence))
+
+
+def _draw_distances(evidence: Evidence, axes: Any, say: Mapping[str, str]) -> None:
+    picture = draw_map(axes, evidence["distances"][0], say["figure.distances"])
+    for set_ticks in (axes.set_xticks, axes.set_yticks):
+        set_ticks(range(evidence["heads"]), _head_names(evidence), fontsize=8)
+    axes.figure.colorbar(picture, ax=axes, shrink=0.9, pad=0.02).outline.set_visible(False)
+
+
+def _draw_bits(evidence: Evidence, axes: Any, say: Mapping[str, str]) -> None:
+    sides = ((" before", say["figure.before"], GREY), ("", say["figure.trained"], FOR))
+    names = []
+    for at in range(2 * evidence["layers"]):
+        layer, (when, name, color) = at // 2, sides[at % 2]
+        apart, unrelated = (
+            [seed[layer] for seed in evidence[f"{what}{when}"]] for what in ("apart", "unrelated")
+        )
+        axes.bar(at, mean(apart).value, width=0.6, color=color, alpha=0.85)
+        axes.plot([at] * len(apart), apart, "o", color="#333333", markersize=2.5, alpha=0.7)
+        most = mean(unrelated).value
+        axes.plot([at - 0.4, at + 0.4], [most, most], color="#333333", linewidth=1.4,
+                  linestyle=(0, (3, 2)))  # fmt: skip
+        annotate(axes, f"{mean(apart).value:.2f}/{most:.2f}", (at, max(most, *apart)), (0, 4),
+                 ha="center", fontsize=7.5, color="black")  # fmt: skip
+        names.append(name)
+        if at % 2:
+            text = say["figure.layer"].format(layer)
+            axes.annotate(text, (at - 0.5, 1.02), ha="center", fontsize=8.5, color="#555555")
+    axes.set_xticks(range(len(names)), names, fontsize=8)
+    axes.set_ylim(0, 1.12)
+    style_axes(axes, say["figure.bits"])
+
+
+def _draw_ablation(evidence: Evidence, axes: Any, say: Mapping[str, str]) -> None:
+    n = evidence["heads"]
+    runs = [
+        [whole, *without]
+        for whole, without in zip(evidence["accuracy"], evidence["together"], strict=True)
+    ]
+    seeds = list(zip(*runs, strict=True))
+    draw_band(axes, range(n + 1), seeds, FOR, label=say["figure.least_missed"])
+    for at, without in enumerate(evidence["singly"]):
+        axes.plot([1] * n, without, "x", color=GREY, markersize=5,
+                  label=None if at else say["figure.any_one"])  # fmt: skip
+    axes.set_ylim(0, 1.05)
+    axes.set_xticks(range(n + 1))
+    style_axes(axes, say["figure.accuracy"], x=say["figure.removed"])
+    axes.legend(fontsize=8.5, loc="lower left")
+
+
+CLAIM = Claim.of(
+    12, TEXTS, measure, judge, draw, apart=APART, same=SAME, spare=SPARE, learned=LEARNED
 )

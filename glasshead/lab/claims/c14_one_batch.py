@@ -1,7 +1,7 @@
 """Claim 14: all heads in one batch are faster than a loop over heads."""
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -11,13 +11,16 @@ from torch import Tensor, nn
 from glasshead.attention.functional import attend
 from glasshead.attention.mask import Mask
 from glasshead.attention.multihead import MultiHeadAttention
-from glasshead.lab.claims.claim import Budget, Claim, Evidence, Finding, Verdict, Words
-from glasshead.lab.claims.drawing import FOR, GREY, tidy
-from glasshead.lab.claims.stats import Interval, ratio
-from glasshead.lab.claims.timing import by_turns
+from glasshead.lab.claims.claim import Budget, Claim, Evidence, Finding, Numbers
+from glasshead.lab.claims.drawing import FOR, GREY, annotate, style_axes
+from glasshead.lab.claims.stats import ratio
+from glasshead.lab.claims.timing import time_by_turns
+from glasshead.lab.claims.verdict import Verdict, judge_cases
+from glasshead.lab.texts import join_sentences, join_words, read_texts
 
 __all__ = ["CLAIM", "InOneBatch", "Looped", "judge", "measure"]
 
+TEXTS = read_texts(__file__)
 H, C = 8, 256
 # (texts, positions): from one short text to a batch of long ones
 SIZES = ((1, 16), (1, 128), (8, 64), (4, 512))
@@ -39,9 +42,9 @@ class InOneBatch(nn.Module):
 
 
 class Looped(nn.Module):
-    """The same layer, a head at a time, as the documents' first version does it.
+    """The same layer, one head at a time, as in the documents' first version.
 
-    Each head has queries, keys and values of its own, copied from the layer's.
+    Each head has its own projections, copied from the layer's.
     """
 
     def __init__(self, layer: MultiHeadAttention) -> None:
@@ -75,8 +78,8 @@ def measure(
     sizes: tuple[tuple[int, int], ...] = SIZES,
     seconds: float | None = None,
 ) -> Evidence:
-    """Each seed is a round of its own: both sides by turns, the best time of each counts."""
-    seconds = seconds or (0.25 if budget.quick else 2.0)  # a size and seed
+    """Each seed is a round of its own: both sides by turns, of which the fastest time counts."""
+    seconds = seconds or (0.25 if budget.quick else 2.0)  # per size and seed
     times: dict[str, dict[str, list[list[float]]]] = {
         kind: {side: [[] for _ in sizes] for side in ("batch", "loop")}
         for kind in ("forward", "training")
@@ -93,7 +96,7 @@ def measure(
         with torch.no_grad():
             apart = max(apart, (ways[0](x) - ways[1](x)).abs().max().item())
         for kind, run in (("forward", _forward), ("training", _forward_and_back)):
-            best = by_turns([partial(run, way, x) for way in ways], seconds / 2)
+            best = time_by_turns([partial(run, way, x) for way in ways], seconds / 2)
             for side, value in zip(("batch", "loop"), best, strict=True):
                 times[kind][side][at].append(value)
     return {
@@ -123,103 +126,50 @@ def judge(evidence: Evidence) -> Finding:
         for at, size in enumerate(evidence["sizes"])
     }
     won = [key for key, value in found.items() if value.low >= FASTER]
-    lost = [key for key, value in found.items() if value.high < FASTER]
-    if len(won) == len(found):
-        verdict = Verdict.HOLDS
-    elif won:
-        verdict = Verdict.HOLDS_WHEN
-    elif len(lost) == len(found):
-        verdict = Verdict.FAILS
-    else:
-        verdict = Verdict.UNCLEAR
+    verdict = judge_cases(
+        [key in won for key in found], all(value.high < FASTER for value in found.values())
+    )
     each = {
         kind: ", ".join(
             f"{B}×{T}: {found[kind, (B, T)]:.2f}" for B, T in map(tuple, evidence["sizes"])
         )
         for kind in evidence["seconds"]
     }
-    en = (
-        f"How many times as long a loop over {evidence['heads']} heads takes on this CPU "
-        f"({evidence['threads']} threads), by texts × positions. Forward: {each['forward']}. "
-        f"Forward and back: {each['training']}."
-    )
-    zh = (
-        f"在本机 CPU（{evidence['threads']} 个线程）上，逐个计算 {evidence['heads']} 个头所需时间"
-        f"是一次算完的多少倍（文本数×位置数）。前向：{each['forward']}。前向加反向："
-        f"{each['training']}。"
-    )
+    fixed = {name: evidence[name] for name in ("heads", "threads")}
+    words = [TEXTS["result"].format(**fixed, each=each)]
     if verdict is Verdict.HOLDS_WHEN:
-        names = {"forward": ("forward", "前向"), "training": ("forward and back", "前向加反向")}
-        en = f"Holds only at: {_named(won, names, 0)}. {en}"
-        zh = f"只在这些情形成立：{_named(won, names, 1)}。{zh}"
+        cases = [
+            join_words([TEXTS[f"kind.{kind}"], "×".join(map(str, size))], " ", " ")
+            for kind, size in won
+        ]
+        words.insert(0, TEXTS["only_at"].format(cases=join_words(cases, zh=", ")))
     middle = statistics.median(value.value for value in found.values())
-    numbers: dict[str, Interval | float] = {
+    numbers: Numbers = {
         f"loop over batch, {kind}, {B} x {T}": value for (kind, (B, T)), value in found.items()
     }
-    return Finding(verdict, Words(en, zh), {**numbers, "loop over batch, median": middle})
+    return Finding(verdict, join_sentences(words), {**numbers, "loop over batch, median": middle})
 
 
-def _named(
-    keys: list[tuple[str, tuple[int, ...]]], names: dict[str, tuple[str, str]], lang: int
-) -> str:
-    return ", ".join(f"{names[kind][lang]} {'×'.join(map(str, size))}" for kind, size in keys)
-
-
-def draw(evidence: Evidence, figure: Any, lang: str) -> None:
+def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:
     axes = figure.subplots()
     sizes = evidence["sizes"]
-    kinds = (
-        ("forward", -0.19, FOR, Words("forward", "前向")),
-        ("training", 0.19, "#7fb3d5", Words("forward and back", "前向加反向")),
-    )
-    for kind, shift, color, name in kinds:
+    for kind, shift, color in (("forward", -0.19, FOR), ("training", 0.19, "#7fb3d5")):
         times = evidence["seconds"][kind]
         found = [ratio(times["loop"][at], times["batch"][at]) for at in range(len(sizes))]
         xs = [at + shift for at in range(len(sizes))]
         values = [one.value for one in found]
         spread = [[one.value - one.low for one in found], [one.high - one.value for one in found]]
-        axes.bar(xs, values, 0.36, color=color, label=name[lang])
+        axes.bar(xs, values, 0.36, color=color, label=say[f"kind.{kind}"])
         axes.errorbar(xs, values, yerr=spread, fmt="none", ecolor="#333333", capsize=3,
                       linewidth=1)  # fmt: skip
         for x, one in zip(xs, found, strict=True):
-            axes.annotate(f"{one.value:.2f}", (x, one.high), xytext=(0, 4), ha="center",
-                          textcoords="offset points", fontsize=8.5)  # fmt: skip
+            annotate(axes, f"{one.value:.2f}", (x, one.high), (0, 4), ha="center", fontsize=8.5,
+                     color="black")  # fmt: skip
     axes.axhline(1, color=GREY, linewidth=1)
     axes.set_ylim(0, 1.12 * axes.get_ylim()[1])
     axes.set_xticks(range(len(sizes)), [f"{B} × {T}" for B, T in sizes])
-    title = Words("Time of a loop over heads, as a multiple of one batch's",
-                  "逐头循环的时间，是一次算完的多少倍")[lang]  # fmt: skip
-    tidy(axes, title, x=Words("texts × positions", "文本数 × 位置数")[lang])
+    style_axes(axes, say["figure.title"], x=say["figure.sizes"])
     axes.legend(fontsize=8.5)
 
 
-CLAIM = Claim(
-    number=14,
-    title=Words("One batch beats a loop over heads", "一次算完所有头，胜过逐头循环"),
-    claim=Words(
-        "Computing all heads at once is faster than a loop over them.",
-        "同时计算所有的头比逐个循环更快。",
-    ),
-    source="002",
-    how=Words(
-        f"One layer of {H} heads and width {C}, forward alone and with its backward pass, at four "
-        "sizes. The loop has the same numbers as parameters of each head's own, computes the same "
-        "result head by head on the same kernel, and is timed by turns with the batch; the best "
-        "time of each counts, a round for each seed.",
-        f"{H} 个头、宽 {C} 的一层，只做前向或加上反向，四种大小。循环版参数相同（每个头各有自己的参"
-        "数）、用同样的内核逐头算出同样的结果，两者轮流计时，取各自最短时间，每个种子一轮。",
-    ),
-    for_=Words(
-        f"The loop takes at least {FASTER} times as long at every size, forward and back (lower "
-        "end of the interval); at some sizes only: holds only when.",
-        f"每种大小、前向和反向，循环都至少要 {FASTER} 倍时间（取区间下端）；只在部分大小如此，则为"
-        "“仅在……时成立”。",
-    ),
-    against=Words(
-        f"Less than {FASTER} times everywhere (upper end).",
-        f"处处都不到 {FASTER} 倍（取区间上端）。",
-    ),
-    measure=measure,
-    judge=judge,
-    draw=draw,
-)
+CLAIM = Claim.of(14, TEXTS, measure, judge, draw, heads=H, d_model=C, faster=FASTER)

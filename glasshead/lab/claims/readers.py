@@ -1,4 +1,4 @@
-"""The readers that claims 5, 9 and 12 look into: trained once in a process, looked at by all three.
+"""The readers that claims 5, 9 and 12 look into: trained once per process, used by all three.
 
 All read the same stories, from the same start, in the same batches. What differs is what they must
 answer at a pronoun: the word that it stands for, or only one of a few classes of words, such as its
@@ -17,11 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glasshead.lab.claims.claim import SEARCH_SEEDS, Budget, Words
-from glasshead.lab.claims.search import RateSearch, outward
-from glasshead.lab.claims.spread import spread
-from glasshead.lab.looking import attentions, looking
-from glasshead.lab.referents import Head, Truth, head_figures, rows_of
+from glasshead.lab.attention_maps import Head, record_weights, self_attentions
+from glasshead.lab.claims.claim import SEARCH_SEEDS, Budget
+from glasshead.lab.claims.search import SEARCH_WORDS, RateSearch, search_outward
+from glasshead.lab.processes import map_processes
+from glasshead.lab.referents import Truth, head_figures, rows_of
+from glasshead.lab.texts import read_texts
 from glasshead.model.transformer import Reader, TransformerConfig
 from glasshead.text.tinyworld import Story, World
 from glasshead.text.tinyworld.lexicon import NOUNS, PLACES
@@ -33,50 +34,47 @@ from glasshead.training.presets import find_preset
 from glasshead.training.pronouns import NOWHERE, PronounTask, Stories, StoryBatch, story_batch
 
 __all__ = [
-    "BEST_FACTOR",
     "FACTORS",
     "GENDER",
     "LANG",
     "LEARNED",
     "NAME",
+    "READER_WORDS",
     "SHUFFLED",
     "State",
-    "Trained",
+    "TrainedReader",
     "Training",
-    "answered",
+    "answer_by_class",
     "best_head",
-    "by_factor",
     "classes_of",
+    "load_state",
+    "numpy_state",
     "pronoun_rows",
-    "readers",
     "referents",
+    "scaled_config",
+    "search_factor",
     "seen_stories",
-    "state_of",
     "tokenizer",
+    "train_readers",
     "unseen_stories",
-    "untrained",
-    "usual_with",
-    "with_state",
+    "untrained_reader",
 ]
 
 LANG = "zh"
-# What is answered. A number: which of so many classes, drawn by chance. SHUFFLED is a control: the
-# word that some pronoun of another story stands for.
+# What is answered. A number: which of so many random classes. SHUFFLED is a control: the word that
+# some pronoun of another story stands for.
 NAME, GENDER, SHUFFLED = "name", "gender", "shuffled"
 FACTORS = (0.5, 1.0, 2.0)  # of the usual learning rates: what the search tries
 FACTOR_LADDER = (0.125, 0.25, *FACTORS, 4.0, 8.0)  # and how far it may go
-BEST_FACTOR = Words(
-    "learning rates (half, once and twice the usual, and further out while the best lies at the "
-    "edge, to an eighth and eight times at most)",
-    "学习率搜索（通常的一半、一倍、两倍；只要最好的在边缘就再往外试，最多到八分之一与八倍）",
-)
+# For the descriptions of claims.
+READER_WORDS = {**SEARCH_WORDS, "best_factor": read_texts(__file__)["best_factor"]}
 STORIES, SEEN = 20_000, 500
-LEARNED = 0.9  # a reader that is right less often has not learned its task, and shows nothing
+LEARNED = 0.9  # a reader that is right less often has not learned its task
 
 
 @dataclass(frozen=True)
 class Training:
-    """How long, and how. Everything else is as in `glasshead train --task refer`."""
+    """Steps and optimizer; everything else is as in `glasshead train --task refer`."""
 
     steps: int
     search_steps: int
@@ -89,10 +87,9 @@ class Training:
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
+class TrainedReader:
     model: Reader
-    classes: Tensor  # (V,): the answer that each word counts as
-    rates: RateSearch  # of the preset's learning rates, the factors that were tried
+    rates: RateSearch  # the factors of the preset's learning rates that were tried
 
 
 @cache
@@ -101,30 +98,32 @@ def tokenizer() -> WordTokenizer:
 
 
 @cache
-def _told() -> tuple[StoryBatch, tuple[Story, ...]]:
-    told = World().stories("train")
-    return story_batch(list(islice(told, STORIES)), tokenizer(), LANG), tuple(islice(told, SEEN))
+def _training_stories() -> tuple[StoryBatch, tuple[Story, ...]]:
+    """Return the stories that are trained on, and others of the same kind."""
+    stories = World().stories("train")
+    batch = story_batch(list(islice(stories, STORIES)), tokenizer(), LANG)
+    return batch, tuple(islice(stories, SEEN))
 
 
 def seen_stories(n: int = SEEN) -> tuple[Story, ...]:
-    """Of the kind that was trained on, but others."""
-    return _told()[1][:n]
+    """Return stories of the kind that was trained on, but not the same ones."""
+    return _training_stories()[1][:n]
 
 
 @cache
 def unseen_stories(n: int) -> tuple[Story, ...]:
-    """Whose pair of actor and thing is in no training story."""
+    """Return stories whose pair of actor and thing is in no training story."""
     return tuple(islice(World().stories("test"), n))
 
 
 def referents() -> list[int]:
-    """The ids of all words that a pronoun can stand for."""
+    """Return the ids of all words that a pronoun can stand for."""
     return [tokenizer().ids_of([noun.word(LANG)])[0] for noun in (*NOUNS, *PLACES)]
 
 
 @cache
 def classes_of(answers: str) -> Tensor:
-    """(V,) the answer that each word counts as: a word that stands for its whole class."""
+    """Return (V,) the answer for each word: one word that represents its whole class."""
     nouns, ids = [*NOUNS, *PLACES], referents()
     if answers in (NAME, SHUFFLED):
         names: Sequence[object] = range(len(nouns))
@@ -139,15 +138,15 @@ def classes_of(answers: str) -> Tensor:
     return classes
 
 
-def answered(batch: StoryBatch, classes: Tensor) -> StoryBatch:
-    """The same stories with answers by class."""
+def answer_by_class(batch: StoryBatch, classes: Tensor) -> StoryBatch:
+    """Replace the answers by their classes."""
     answers = batch.answers.where(batch.answers == NOWHERE, classes[batch.answers.clamp(min=0)])
     return replace(batch, answers=answers)
 
 
 @cache
-def untrained(seed: int) -> Reader:
-    """How the reader of this seed was before it learned anything."""
+def untrained_reader(seed: int) -> Reader:
+    """Return the reader of this seed before its first step."""
     torch.manual_seed(seed)
     words, preset = tokenizer(), find_preset("reader", "refer")
     config = TransformerConfig(words.vocab_size, pad=words.specials["<pad>"], **preset.model)
@@ -155,17 +154,17 @@ def untrained(seed: int) -> Reader:
 
 
 # What was trained in this process, so that three claims need not train it three times.
-_READERS: dict[tuple[str, int, Training], Trained] = {}
+_READERS: dict[tuple[str, int, Training], TrainedReader] = {}
 _RATES: dict[tuple[str, Training], RateSearch] = {}
 
 
-def by_factor(score: Callable[[float], float], steps: int) -> RateSearch:
-    """The scores of multiples of the usual learning rates; with no steps for it, no search."""
-    return outward(score, FACTORS, FACTOR_LADDER) if steps else RateSearch({1.0: math.inf})
+def search_factor(score: Callable[[float], float], steps: int) -> RateSearch:
+    """Search for the best multiple of the usual learning rates; with 0 steps take them as usual."""
+    return search_outward(score, FACTORS, FACTOR_LADDER) if steps else RateSearch({1.0: math.inf})
 
 
-def usual_with(steps: int, seed: int, factor: float, **more: Any) -> TrainConfig:
-    """The usual training at so many times its learning rates, on the CPU and without logs."""
+def scaled_config(steps: int, seed: int, factor: float, **more: Any) -> TrainConfig:
+    """Return the usual training at `factor` times its learning rates, on the CPU, without logs."""
     usual = TrainConfig()
     return replace(
         usual,
@@ -183,99 +182,99 @@ def usual_with(steps: int, seed: int, factor: float, **more: Any) -> TrainConfig
 
 
 def _search(answers: str, training: Training) -> RateSearch:
-    """By the loss on stories not trained on, with a seed that no result has."""
+    """Search by the loss on stories not trained on, with a seed that no result has."""
     steps = training.search_steps
-    return by_factor(
+    return search_factor(
         lambda factor: _train(answers, SEARCH_SEEDS[0], training, steps, factor)[1], steps
     )
 
 
-def _searched(answers: str, training: Training) -> tuple[str, Training]:
-    """Whose search it is. In shuffled answers there is nothing to learn, so no rate is better."""
+def _search_key(answers: str, training: Training) -> tuple[str, Training]:
+    """Return what the search is for. Shuffled answers cannot be learned, so no rate is better."""
     return NAME if answers == SHUFFLED else answers, replace(training, steps=0)
 
 
 State = dict[str, np.ndarray]
 
 
-def state_of(model: nn.Module) -> State:
-    """What another process needs to have the model, too."""
+def numpy_state(model: nn.Module) -> State:
+    """Return the state of the model as arrays, which can be sent to another process."""
     return {name: tensor.numpy() for name, tensor in model.state_dict().items()}
 
 
-def with_state(model: nn.Module, state: Mapping[str, np.ndarray]) -> None:
+def load_state(model: nn.Module, state: Mapping[str, np.ndarray]) -> None:
+    """Load the arrays of `numpy_state` into a model, for evaluation."""
     model.load_state_dict({name: torch.from_numpy(array) for name, array in state.items()})
     model.eval()
 
 
 def _learn(answers: str, seed: int, training: Training, factor: float) -> State:
-    return state_of(_train(answers, seed, training, training.steps, factor)[0])
+    return numpy_state(_train(answers, seed, training, training.steps, factor)[0])
 
 
 def _train(
     answers: str, seed: int, training: Training, steps: int, factor: float
 ) -> tuple[Reader, float]:
-    """The model, and its loss on stories that it was not trained on."""
+    """Return the model, and its loss on stories that it was not trained on."""
     torch.manual_seed(seed)
-    model, classes = Reader(untrained(seed).config), classes_of(answers)
-    model.load_state_dict(untrained(seed).state_dict())
-    told, held = _told()
+    model, classes = Reader(untrained_reader(seed).config), classes_of(answers)
+    model.load_state_dict(untrained_reader(seed).state_dict())
+    training_batch, held = _training_stories()
     if answers == SHUFFLED:
-        told = _shuffled(told)
-    stories = Stories(
-        answered(told, classes), answered(story_batch(held, tokenizer(), LANG), classes)
-    )
+        training_batch = _shuffle_answers(training_batch)
+    batches = (training_batch, story_batch(held, tokenizer(), LANG))
+    stories = Stories(*(answer_by_class(batch, classes) for batch in batches))
     size = training.batch_size
     task = PronounTask(model, tokenizer(), stories, LANG, batch_size=size, seed=seed)
-    config = usual_with(steps, seed, factor, batch_size=size, optimizer=training.optimizer)
-    outcome = Trainer(task, config).train()
-    if outcome.signal:
+    config = scaled_config(steps, seed, factor, batch_size=size, optimizer=training.optimizer)
+    if Trainer(task, config).train().signal:
         raise KeyboardInterrupt
     model.eval()
     with torch.no_grad():
         return model, task.evaluate()["val_loss"]
 
 
-def _shuffled(batch: StoryBatch) -> StoryBatch:
+def _shuffle_answers(batch: StoryBatch) -> StoryBatch:
     at = batch.answers != NOWHERE
     given = batch.answers[at]
     order = torch.randperm(len(given), generator=torch.Generator().manual_seed(0))
     return replace(batch, answers=batch.answers.masked_scatter(at, given[order]))
 
 
-def readers(
+def train_readers(
     budget: Budget, kinds: Sequence[tuple[str, Sequence[int], Training]]
-) -> dict[tuple[str, str], list[Trained]]:
-    """Train them all, {(answers, optimizer): one reader a seed}, and tell how it goes."""
+) -> dict[tuple[str, str], list[TrainedReader]]:
+    """Train all readers of these kinds; return {(answers, optimizer): one reader per seed}."""
     missing = [
         (answers, seed, training)
         for answers, seeds, training in kinds
         for seed in seeds
         if (answers, seed, training) not in _READERS
     ]
-    searches = [key for key in dict.fromkeys(_searched(a, t) for a, _, t in missing)
+    searches = [key for key in dict.fromkeys(_search_key(a, t) for a, _, t in missing)
                 if key not in _RATES]  # fmt: skip
     total = sum(len(FACTORS) * training.search_steps for _, training in searches)
     total, done = max(1, total + sum(training.steps for *_, training in missing)), 0
 
-    def tell(steps: int, what: str) -> None:
+    def report(steps: int, what: str) -> None:
         nonlocal done
         done += steps
         budget.progress(0.95 * done / total, what)
 
-    tell(0, "readers")
-    for search, rates in zip(searches, spread(_search, searches, budget.jobs), strict=True):
+    report(0, "readers")
+    found = map_processes(_search, searches, budget.jobs)
+    for search, rates in zip(searches, found, strict=True):
         _RATES[search] = rates
-        tell(len(FACTORS) * search[1].search_steps, f"readers, search for {search[0]}")
-    found = [_RATES[_searched(answers, training)] for answers, _, training in missing]
-    items = [(*key, rates.best) for key, rates in zip(missing, found, strict=True)]
-    states = spread(_learn, items, budget.jobs)
-    for key, rates, state in zip(missing, found, states, strict=True):
+        report(len(FACTORS) * search[1].search_steps, f"readers, search for {search[0]}")
+    best = [_RATES[_search_key(answers, training)] for answers, _, training in missing]
+    items = [(*key, rates.best) for key, rates in zip(missing, best, strict=True)]
+    states = map_processes(_learn, items, budget.jobs)
+    for key, rates, state in zip(missing, best, states, strict=True):
         answers, seed, training = key
-        model = Reader(untrained(seed).config)
-        with_state(model, state)
-        _READERS[key] = Trained(model, classes_of(answers), rates)
-        tell(training.steps, f"reader, answers: {answers} ({training.optimizer})")
+        model = Reader(untrained_reader(seed).config)
+        load_state(model, state)
+        _READERS[key] = TrainedReader(model, rates)
+        report(training.steps, f"reader, answers: {answers} ({training.optimizer})")
     return {
         (answers, training.optimizer): [_READERS[answers, seed, training] for seed in seeds]
         for answers, seeds, training in kinds
@@ -286,16 +285,16 @@ def readers(
 def pronoun_rows(
     model: Reader, stories: Sequence[Story], places: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """(N, L, H, S) what the last pronoun of each story (or another place) looks at, and
-    (N, S) the ids that the model answers with."""
+    """Return (N, L, H, S) what the last pronoun of each story (or another place) looks at, and
+    (N, S) the ids of the model's answers."""
     batch = story_batch(stories, tokenizer(), LANG)
-    with looking(attentions(model.encoder)) as maps:
-        said = model(batch.ids).argmax(-1)
+    with record_weights(self_attentions(model.encoder)) as maps:
+        answers = model(batch.ids).argmax(-1)
     at = Truth.of(stories, LANG).pronouns if places is None else places
-    return rows_of(maps, at), said
+    return rows_of(maps, at), answers
 
 
 def best_head(model: Reader) -> Head:
-    """The head that finds the referent most often; chosen on stories that are not reported on."""
+    """Return the head that finds the referent most often, on stories that are not reported on."""
     stories = seen_stories()
     return head_figures(pronoun_rows(model, stories)[0], Truth.of(stories, LANG)).best

@@ -4,18 +4,23 @@ import base64
 import re
 from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING
 
 from glasshead.lab.claims import claim_modules, load_claim
-from glasshead.lab.claims.claim import VERDICTS, Verdict, Words
-from glasshead.lab.claims.documents import ERRATA
-from glasshead.lab.claims.report_docs import number
-from glasshead.lab.claims.report_words import ABOUT, counted, ladder_rows, ladder_text, measured
-from glasshead.lab.claims.store import Stored
+from glasshead.lab.claims.errata import ERRATA
+from glasshead.lab.claims.report_docs import format_number
+from glasshead.lab.claims.report_words import (
+    LADDER_COLUMNS,
+    TEXTS,
+    Ladder,
+    describe_ladder,
+    describe_run,
+    ladder_rows,
+    lead,
+)
+from glasshead.lab.claims.store import StoredResult
+from glasshead.lab.claims.verdict import VERDICTS, Verdict
 from glasshead.lab.report_shell import shell
-
-if TYPE_CHECKING:
-    from glasshead.lab.claims.report import Ladder
+from glasshead.lab.texts import LANGUAGES, Words
 
 __all__ = ["html"]
 
@@ -65,93 +70,91 @@ table.numbers { font-size: 14px; }
 """
 
 
-def html(claims: Mapping[int, Stored], ladder: "Ladder | None", figures: Figures, lang: str) -> str:
-    """The whole page; `lang` is the language that it opens in."""
+def html(
+    claims: Mapping[int, StoredResult], ladder: Ladder | None, figures: Figures, lang: str
+) -> str:
+    """Return the whole page, which opens in this language."""
     parts = [_head(claims), _summary(claims)]
-    parts += [_claim(n, stored, figures) for n, stored in claims.items()]
+    parts += [_claim(n, result, figures) for n, result in claims.items()]
     if ladder is not None:
         parts.append(_ladder(ladder, figures))
-    parts += [_errata(), f"<h2>{_both('again')}</h2>", _both("run", "p")]
-    return shell(ABOUT["title"][lang], parts, lang, MORE_STYLE)
+    parts += [_errata(), f"<h2>{_say('again')}</h2>", _say("run", "p")]
+    return shell(TEXTS["title"][lang], parts, lang, MORE_STYLE)
 
 
-def _both(name: str, tag: str = "span", kind: str = "", **values: object) -> str:
-    words = ABOUT[name]
-    return _shown(Words(words.en.format(**values), words.zh.format(**values)), tag, kind)
+def _say(name: str, tag: str = "span", kind: str = "", **values: object) -> str:
+    return _in_both(TEXTS[name].format(**values), tag, kind)
 
 
-def _shown(words: Words, tag: str = "span", kind: str = "") -> str:
-    """A text in both languages, of which the page shows one."""
+def _in_both(words: Words, tag: str = "span", kind: str = "") -> str:
+    """Return a text in both languages, of which the page shows one."""
     return "".join(
-        f'<{tag} class="{f"{lang} {kind}".strip()}" lang="{lang}">{_marked(words[lang])}</{tag}>'
+        f'<{tag} class="{f"{lang} {kind}".strip()}" lang="{lang}">{_code_tags(words[lang])}</{tag}>'
         for lang in ("zh", "en")
     )
 
 
-def _marked(text: str) -> str:
+def _code_tags(text: str) -> str:
     return re.sub(r"`(.+?)`", r"<code>\1</code>", escape(text, quote=False))
 
 
-def _head(claims: Mapping[int, Stored]) -> str:
-    counts, words = counted(claims), ABOUT["lead"]
-    lead = Words(*(words[lang].format(total=len(claims), counts=counts[lang]) for lang in _LANGS))
+def _head(claims: Mapping[int, StoredResult]) -> str:
     return f"""<div class="top">
 <span class="eyebrow">GLASSHEAD CLAIMS</span>
 <span class="switch"><label for="show-zh">中文</label><label for="show-en">English</label></span>
 </div>
-<h1>{_both("title")}</h1>
-{_shown(lead, "p", "lead")}
-{_both("intervals", "p", "quiet")}"""
-
-
-_LANGS = ("en", "zh")
+<h1>{_say("title")}</h1>
+{_in_both(lead(claims), "p", "lead")}
+{_say("intervals", "p", "quiet")}"""
 
 
 def _chip(verdict: Verdict) -> str:
-    return _shown(VERDICTS[verdict], "span", f"chip {KINDS[verdict]}")
+    return _in_both(VERDICTS[verdict], "span", f"chip {KINDS[verdict]}")
 
 
-def _summary(claims: Mapping[int, Stored]) -> str:
+def _summary(claims: Mapping[int, StoredResult]) -> str:
     rows = "".join(
-        f'<tr><td class="n">{n}</td><td><a href="#claim-{n}">{_shown(load_claim(n).title)}</a></td>'
-        f"<td>{_chip(stored.finding.verdict)}</td></tr>"
-        for n, stored in claims.items()
+        f'<tr><td class="n">{n}</td><td><a href="#claim-{n}">{_in_both(load_claim(n).title)}</a>'
+        f"</td><td>{_chip(result.finding.verdict)}</td></tr>"
+        for n, result in claims.items()
     )
-    head = f"<th></th><th>{_both('claim')}</th><th>{_both('verdict')}</th>"
+    head = f"<th></th><th>{_say('claim')}</th><th>{_say('verdict')}</th>"
     missing = ", ".join(str(n) for n in claim_modules() if n not in claims)
-    after = _both("missing", "p", "quiet", which=missing) if missing else ""
+    after = _say("missing", "p", "quiet", which=missing) if missing else ""
     return f'<table class="all"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{after}'
 
 
-def _claim(n: int, stored: Stored, figures: Figures) -> str:
-    claim, finding = load_claim(n), stored.finding
-    source = Words(*(ABOUT["source"][lang].format(source=claim.source) for lang in _LANGS))
-    quoted = Words(f"{claim.claim.en} ({source.en})", f"{claim.claim.zh}（{source.zh}）")
+def _claim(n: int, result: StoredResult, figures: Figures) -> str:
+    claim, finding = load_claim(n), result.finding
+    source = TEXTS["source"].format(source=claim.source)
+    quoted = TEXTS["quoted"].format(claim=claim.claim, source=source)
     parts = [
-        f'<h2 id="claim-{n}"><i>{n}</i>{_shown(claim.title)}</h2>',
-        f"<blockquote>{_shown(quoted)}</blockquote>",
-        f"<p>{_chip(finding.verdict)}</p>{_shown(finding.words, 'p')}",
-        _figure(f"{n:02}", figures, _both("figure", number=n)),
+        f'<h2 id="claim-{n}"><i>{n}</i>{_in_both(claim.title)}</h2>',
+        f"<blockquote>{_in_both(quoted)}</blockquote>",
+        f"<p>{_chip(finding.verdict)}</p>{_in_both(finding.words, 'p')}",
+        _figure(f"{n:02}", figures, _say("figure", number=n)),
     ]
     if claim.correction is not None:
-        said = _shown(claim.correction, "p")
+        text = _in_both(claim.correction, "p")
         parts.append(
-            f'<div class="note"><span class="quiet">{_both("correction")}</span>{said}</div>'
+            f'<div class="note"><span class="quiet">{_say("correction")}</span>{text}</div>'
         )
-    if not stored.is_current:
-        parts.append(_both("stale", "p", "quiet"))
-    terms = {"how": claim.how, "for": claim.for_, "against": claim.against, "tried": claim.tried}
+    if not result.is_current:
+        parts.append(_say("stale", "p", "quiet"))
+    terms = {
+        name: getattr(claim, name) for name in ("how", "counts_for", "counts_against", "tried")
+    }
     listed = "".join(
-        f"<dt>{_both(name)}</dt><dd>{_shown(words)}</dd>" for name, words in terms.items() if words
+        f"<dt>{_say(name)}</dt><dd>{_in_both(words)}</dd>" for name, words in terms.items() if words
     )
     rows = "".join(
-        f'<tr><td>{escape(name)}</td><td class="n">{number(value)}</td></tr>'
+        f'<tr><td>{escape(name)}</td><td class="n">{format_number(value)}</td></tr>'
         for name, value in finding.numbers.items()
     )
     parts.append(
-        f"<details><summary>{_both('method')}</summary><dl>{listed}</dl>"
+        f"<details><summary>{_say('method')}</summary><dl>{listed}</dl>"
         f'<table class="numbers"><tbody>{rows}</tbody></table>'
-        f"{_shown(measured(stored), 'p', 'quiet')}</details>"
+        f"{_in_both(describe_run(result), 'p', 'quiet')}</details>"
     )
     return "\n".join(parts)
 
@@ -161,40 +164,40 @@ def _figure(name: str, figures: Figures, label: str) -> str:
     pictures = "".join(
         f'<img class="{lang}" alt="{alt}" '
         f'src="data:image/png;base64,{base64.b64encode(figures[name, lang]).decode()}">'
-        for lang in _LANGS
+        for lang in LANGUAGES
     )
     return f"<figure>{pictures}</figure>"
 
 
-def _ladder(ladder: "Ladder", figures: Figures) -> str:
-    names = ("rung", "adds", "parameters", "training", "validation", "change")
+def _ladder(ladder: Ladder, figures: Figures) -> str:
+    kinds = ["" if name == "adds" else "n" for name in LADDER_COLUMNS]
     head = "".join(
-        f'<th class="{"" if name == "adds" else "n"}">{_both(name)}</th>' for name in names
+        f'<th class="{kind}">{_say(name)}</th>'
+        for name, kind in zip(LADDER_COLUMNS, kinds, strict=True)
     )
-    rows = "".join(
-        "<tr>"
-        + "".join(
-            f'<td class="{"" if at == 1 else "n"}">{_shown(cell)}</td>'
-            for at, cell in enumerate(row)
+    rows = [
+        "".join(
+            f'<td class="{kind}">{_in_both(cell)}</td>'
+            for cell, kind in zip(row, kinds, strict=True)
         )
-        + "</tr>"
         for row in ladder_rows(ladder)
-    )
+    ]
+    body = "".join(f"<tr>{cells}</tr>" for cells in rows)
     return "\n".join(
         [
-            f'<h2 id="ladder">{_both("ladder")}</h2>',
-            _shown(ladder_text(ladder), "p"),
-            _figure("ladder", figures, _both("ladder")),
-            f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>",
+            f'<h2 id="ladder">{_say("ladder")}</h2>',
+            _in_both(describe_ladder(ladder), "p"),
+            _figure("ladder", figures, _say("ladder")),
+            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>",
         ]
     )
 
 
 def _errata() -> str:
     items = "".join(
-        f'<li><b>{one.source}</b> {_shown(one.says)}<br><span class="quiet">→</span> '
-        f"{_shown(one.correct)}</li>"
+        f'<li><b>{one.source}</b> {_in_both(one.says)}<br><span class="quiet">→</span> '
+        f"{_in_both(one.correct)}</li>"
         for one in ERRATA
     )
-    lead = _both("errata lead", "p")
-    return f'<h2 id="errata">{_both("errata")}</h2>{lead}<ol>{items}</ol>'
+    lead = _say("errata_lead", "p")
+    return f'<h2 id="errata">{_say("errata")}</h2>{lead}<ol>{items}</ol>'

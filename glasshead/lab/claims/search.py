@@ -10,46 +10,39 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from glasshead.errors import NotFiniteError
-from glasshead.lab.claims.claim import SEARCH_SEEDS, Budget, Words
+from glasshead.lab.claims.claim import SEARCH_SEEDS, Budget
+from glasshead.lab.texts import Words, join_sentences, join_words, read_texts
 
 __all__ = [
-    "BEST_RATE",
     "BURST",
     "LADDER",
     "RATES",
-    "WENT_ON",
+    "SEARCH_WORDS",
     "RateSearch",
-    "Searched",
-    "cautions",
-    "outward",
-    "searched",
-    "shown",
+    "SideResults",
+    "caution",
+    "compare_at_best_rates",
+    "search_outward",
 ]
 
 RATES = (1e-3, 3e-3, 1e-2)
 LADDER = (1e-4, 3e-4, *RATES, 3e-2, 1e-1)  # how far the search may go
-# What a loss counts as that is larger or no number: that training failed. JSON knows no infinity.
+# The value of a loss that is larger or not a number: that training failed. JSON has no infinity.
 BURST = 100.0
 
-BEST_RATE = Words(
-    "the best learning rate (of 0.001, 0.003 and 0.01, and while the best lies at the edge of "
-    f"those tried, one further out, to {LADDER[0]:g} and {LADDER[-1]:g} at most)",
-    "最好的学习率（先试 0.001、0.003、0.01；只要最好的在所试范围的边缘，就再往外试一个，最多到 "
-    f"{LADDER[0]:g} 与 {LADDER[-1]:g}）",
-)
-# A part of what was tried before.
-WENT_ON = Words(
-    "At first three rates were all; the search goes on outward since the best of some claims' "
-    "first results lay at the edge.",
-    "起初只试三个学习率；有些论断最初的结果里，最好的学习率落在边缘，之后才改为继续往外试。",
-)
+_TEXTS = read_texts(__file__)
+# For the descriptions of claims.
+SEARCH_WORDS = {
+    "best_rate": _TEXTS["best_rate"].format(least=LADDER[0], most=LADDER[-1]),
+    "went_on": _TEXTS["went_on"],
+}
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class RateSearch:
-    """What was tried: the score of each, the lowest the best, and the lower rate of equals."""
+    """The score of each rate tried. The lowest is the best; of equal ones, the lower rate."""
 
     scores: Mapping[float, float]
 
@@ -61,8 +54,8 @@ class RateSearch:
     def at_edge(self) -> bool:
         return len(self.scores) > 1 and self.best in (min(self.scores), max(self.scores))
 
-    def shown(self) -> dict[str, Any]:
-        """For the evidence. A score that is not finite, or was not needed, is None."""
+    def evidence(self) -> dict[str, Any]:
+        """Return it for the evidence. A score that is not finite, or was not needed, is None."""
         tried = {
             f"{lr:g}": score if math.isfinite(score) else None
             for lr, score in sorted(self.scores.items())
@@ -70,12 +63,12 @@ class RateSearch:
         return {"best": self.best, "edge": self.at_edge, "tried": tried}
 
 
-def outward(
+def search_outward(
     score: Callable[[float], float], start: Sequence[float], ladder: Sequence[float] = LADDER
 ) -> RateSearch:
-    """Try all of `start`, then what lies next to the best on the ladder, until nothing is left.
+    """Try all of `start`, then the neighbours of the best on the ladder, until none is left.
 
-    >>> outward(lambda lr: abs(lr - 0.05), RATES).best
+    >>> search_outward(lambda lr: abs(lr - 0.05), RATES).best
     0.03
     """
     scores: dict[float, float] = {}
@@ -96,19 +89,23 @@ def _score(score: Callable[[float], float], lr: float) -> float:
 
 
 @dataclass(frozen=True)
-class Searched(Generic[Result]):
+class SideResults(Generic[Result]):
     """One side of a comparison: the rates tried, and the results with the best of them."""
 
     rates: RateSearch
-    results: list[Result] = field(default_factory=list)  # one a seed
+    results: list[Result] = field(default_factory=list)  # one per seed
     diverged: list[int] = field(default_factory=list)  # the seeds whose training failed
 
     @property
     def lr(self) -> float:
         return self.rates.best
 
+    def evidence(self) -> dict[str, Any]:
+        """Return the search for the evidence. `edge`: the best is the lowest or highest rate."""
+        return {**self.rates.evidence(), "diverged": self.diverged}
 
-def searched(
+
+def compare_at_best_rates(
     budget: Budget,
     sides: Sequence[str],
     run: Callable[[str, float, int], Result],
@@ -116,13 +113,14 @@ def searched(
     rates: Sequence[float] = RATES,
     *,
     failed: Result | None = None,
-) -> dict[str, Searched[Result]]:
-    """`run(side, lr, seed)` for each rate with a seed of its own, then with the best for each seed.
+) -> dict[str, SideResults[Result]]:
+    """Call `run(side, lr, seed)` for each rate with the search's seed, then with the best one for
+    each seed of the budget.
 
-    The lowest score is the best; BURST or more, or no number, is a training that failed. `failed`
-    is what it counts as when it met NaN. One rate needs no search.
+    The lowest score is the best; BURST or more, or NaN, means that the training failed. `failed`
+    is the result of a training that met NaN. A single rate is used without a search.
     """
-    found: dict[str, Searched[Result]] = {}
+    found: dict[str, SideResults[Result]] = {}
     searching = rates if len(rates) > 1 else ()
     total = len(sides) * (len(searching) + len(budget.seeds))
     at = 0
@@ -135,10 +133,10 @@ def searched(
 
     for side in sides:
         if searching:
-            tried = outward(lambda lr, side=side: attempt(side, lr), searching)  # type: ignore[misc]
+            search = search_outward(lambda lr, side=side: attempt(side, lr), searching)  # type: ignore[misc]
         else:
-            tried = RateSearch({float(rates[0]): math.inf})
-        one: Searched[Result] = Searched(tried)
+            search = RateSearch({float(rates[0]): math.inf})
+        one: SideResults[Result] = SideResults(search)
         for seed in budget.seeds:
             budget.progress(at / total, f"{side}, seed {seed}")
             at += 1
@@ -155,34 +153,22 @@ def searched(
     return found
 
 
-def shown(found: Mapping[str, Searched[Any]]) -> dict[str, Any]:
-    """The search, for the evidence. `edge`: the best is the least or the largest rate tried."""
-    return {
-        side: {**one.rates.shown(), "diverged": list(one.diverged)} for side, one in found.items()
-    }
+def caution(rates: Mapping[str, Mapping[str, Any]], names: Mapping[str, Words]) -> Words:
+    """Name the sides whose best rate lies at the edge, or whose training failed; empty if none.
 
-
-def cautions(rates: Mapping[str, Mapping[str, Any]], names: Mapping[str, Words]) -> Words:
-    """Sentences on the sides whose best rate lies at the edge, or whose training failed, if any.
-
-    `rates` is what `shown` gave; sides without a name are left out.
+    `rates` has the evidence of each side's search; sides without a name are left out.
     """
-    edges = {side: f"{rates[side]['best']:g}" for side in names if rates[side]["edge"]}
-    burst = {side: rates[side]["diverged"] for side in names if rates[side].get("diverged")}
-    en, zh = "", ""
-    if edges:
-        some = ", ".join(f"{names[side].en} ({lr})" for side, lr in edges.items())
-        en += f" At the edge of the rates tried, so that a better one may lie beyond: {some}."
-        some = "、".join(f"{names[side].zh}（{lr}）" for side, lr in edges.items())
-        zh += f"最好的学习率在所试范围的边缘，更好的可能在范围之外：{some}。"
-    if burst:
-        some = ", ".join(
-            f"{names[side].en} (seed {', '.join(map(str, seeds))})" for side, seeds in burst.items()
-        )
-        en += f" Diverged, which counts as nothing learned: {some}."
-        some = "、".join(
-            f"{names[side].zh}（种子 {'、'.join(map(str, seeds))}）"
-            for side, seeds in burst.items()
-        )
-        zh += f"训练发散，按什么都没学到计：{some}。"
-    return Words(en, zh)
+    edges = [
+        _TEXTS["edge"].format(name=name, rate=f"{rates[side]['best']:g}")
+        for side, name in names.items()
+        if rates[side]["edge"]
+    ]
+    failed = [
+        _TEXTS["failed"].format(name=name, seeds=join_words(seeds))
+        for side, name in names.items()
+        if (seeds := rates[side].get("diverged"))
+    ]
+    sentences = {"edges": edges, "diverged": failed}
+    return join_sentences(
+        _TEXTS[key].format(some=join_words(items)) for key, items in sentences.items() if items
+    )

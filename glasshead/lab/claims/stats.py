@@ -1,8 +1,8 @@
-"""How sure are we: bootstrap intervals and sizes of effects, from a handful of seeds.
+"""Bootstrap intervals and effect sizes, from a handful of seeds.
 
-With three to five seeds a bootstrap interval is about the range of what was seen and covers less
-than the 95 % it aims at; so claims ask for an effect of a size fixed beforehand, never for "not
-zero" alone.
+With three to five seeds a bootstrap interval is about the range of the values and covers less than
+the 95 % it aims at; so claims ask for an effect of a size fixed beforehand, never for "not zero"
+alone.
 """
 
 from collections.abc import Sequence
@@ -10,17 +10,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Interval", "cohens_d", "difference", "geometric", "mean", "ratio", "unbroken"]
+__all__ = [
+    "Interval",
+    "at_least",
+    "cohens_d",
+    "difference",
+    "geometric_mean",
+    "longest_run",
+    "mean",
+    "ratio",
+]
 
 RESAMPLES = 10_000
 SEED = 0  # of the resampling: the same numbers always give the same interval
 COVERS = 0.95
-LARGEST = 1000.0  # an effect size beyond it says nothing more, and JSON knows no infinity
+LARGEST = 1000.0  # a larger effect size says nothing more, and JSON has no infinity
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A value, and where it would lie with other seeds.
+    """A value, and the range that it would have with other seeds.
 
     >>> str(Interval(0.932, 0.911, 0.954)), f"{Interval(0.932, 0.911, 0.954):.1%}"
     ('0.93 [0.91, 0.95]', '93.2% [91.1%, 95.4%]')
@@ -48,7 +57,7 @@ def mean(values: Sequence[float]) -> Interval:
 
 
 def difference(a: Sequence[float], b: Sequence[float], *, paired: bool = True) -> Interval:
-    """Mean of a minus mean of b. `paired`: a[i] and b[i] come from the same seed."""
+    """The mean of a minus that of b. `paired`: a[i] and b[i] come from the same seed."""
     if paired:
         return mean((_array(a) - _same(a, b)).tolist())
     xs, ys = _array(a), _array(b)
@@ -57,27 +66,34 @@ def difference(a: Sequence[float], b: Sequence[float], *, paired: bool = True) -
 
 
 def ratio(a: Sequence[float], b: Sequence[float], *, paired: bool = True) -> Interval:
-    """Mean of a over mean of b; b is positive. For times, norms and counts."""
+    """The mean of a over that of b, for times, norms and counts: b is positive."""
     xs, ys = _array(a), _same(a, b) if paired else _array(b)
     at = _draws(len(xs))
     of = at if paired else _draws(len(ys), SEED + 1)
     return _interval(xs.mean() / ys.mean(), xs[at].mean(axis=1) / ys[of].mean(axis=1))
 
 
-def geometric(values: Sequence[float]) -> Interval:
-    """The mean of ratios: in logs, so that twice and half cancel out.
+def geometric_mean(values: Sequence[float]) -> Interval:
+    """Average ratios in logs, so that twice and half cancel out.
 
-    >>> f"{geometric([0.5, 2.0]):.1f}"
+    >>> f"{geometric_mean([0.5, 2.0]):.1f}"
     '1.0 [0.5, 2.0]'
     """
     logs = mean(np.log(_array(values)).tolist())
     return Interval(*(float(np.exp(x)) for x in (logs.value, logs.low, logs.high)))
 
 
-def unbroken(xs: Sequence[int], passed: Sequence[bool]) -> int:
+def at_least(interval: Interval, threshold: float) -> bool | None:
+    """Whether the value reaches the threshold; None if the interval contains it."""
+    if interval.low >= threshold:
+        return True
+    return False if interval.high < threshold else None
+
+
+def longest_run(xs: Sequence[int], passed: Sequence[bool]) -> int:
     """The largest x up to which all have passed, 0 when the first has not.
 
-    >>> unbroken([4, 8, 16, 32], [True, True, False, True])
+    >>> longest_run([4, 8, 16, 32], [True, True, False, True])
     8
     """
     reached = 0
@@ -89,7 +105,7 @@ def unbroken(xs: Sequence[int], passed: Sequence[bool]) -> int:
 
 
 def cohens_d(a: Sequence[float], b: Sequence[float]) -> float:
-    """Mean of a minus mean of b, in pooled standard deviations, 1000 at most (nothing varies).
+    """The mean of a minus that of b, in pooled standard deviations; at most 1000 in size.
 
     >>> cohens_d([1.0, 2.0, 3.0], [2.0, 3.0, 4.0])
     -1.0
@@ -100,20 +116,20 @@ def cohens_d(a: Sequence[float], b: Sequence[float]) -> float:
     pooled = np.sqrt(squares / max(len(xs) + len(ys) - 2, 1))
     if apart == 0:
         return 0.0
-    # A spread of next to nothing is the rounding of equal numbers.
+    # A tiny spread is only the rounding of equal numbers.
     return float(apart / max(pooled, abs(apart) / LARGEST))
 
 
 def _array(values: Sequence[float]) -> np.ndarray:
     xs = np.asarray(values, dtype=np.float64)
     if xs.ndim != 1 or not len(xs):
-        raise ValueError(f"one number a seed is needed, got an array of shape {xs.shape}")
+        raise ValueError(f"expected one number per seed, got an array of shape {xs.shape}")
     return xs
 
 
 def _same(a: Sequence[float], b: Sequence[float]) -> np.ndarray:
     if len(a) != len(b):
-        raise ValueError(f"paired seeds: {len(a)} numbers against {len(b)}")
+        raise ValueError(f"paired values need equal lengths, got {len(a)} and {len(b)}")
     return _array(b)
 
 

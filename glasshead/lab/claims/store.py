@@ -1,4 +1,4 @@
-"""What was found of a claim, kept in a folder: the numbers, the verdict, and what they depend on.
+"""Store the result of a claim in a folder: the numbers, the verdict, and what they depend on.
 
 runs/claims/05.json         evidence, finding, seeds, versions, machine, hash of the code
 runs/claims/05.en.png       the figure, and 05.zh.png
@@ -11,7 +11,6 @@ import math
 import os
 import platform
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -21,27 +20,34 @@ import glasshead.lab.claims as package
 from glasshead import __version__
 from glasshead.checkpoint.files import atomic_write
 from glasshead.errors import InputError, NotFiniteError
-from glasshead.lab.claims.claim import Evidence, Finding, Verdict, Words
+from glasshead.lab.claims.claim import Evidence, Finding
 from glasshead.lab.claims.stats import Interval
+from glasshead.lab.claims.verdict import Verdict
+from glasshead.lab.texts import Words
+from glasshead.machine import cpu_name
 
-__all__ = ["Stored", "as_stored", "code_of", "from_json", "here", "read", "to_json", "write"]
+__all__ = [
+    "StoredResult",
+    "code_hash",
+    "from_json",
+    "machine_facts",
+    "read_result",
+    "through_json",
+    "to_json",
+    "write_result",
+]
 
 FOLDER = Path(package.__file__).parent
 
 
-def _draws(name: str) -> bool:
-    """Figures are drawn anew from the evidence: how they are drawn changes no number."""
-    return name == "drawing" or name.endswith("_figure")
-
-
 @dataclass(frozen=True)
-class Stored:
+class StoredResult:
     number: int
     quick: bool
     seeds: tuple[int, ...]
     evidence: Evidence
     finding: Finding
-    code: str  # `code_of` the claim when it ran
+    code: str  # `code_hash` of the claim when it ran
     seconds: float
     when: str  # in UTC, to the minute
     versions: Mapping[str, str]
@@ -49,53 +55,46 @@ class Stored:
 
     @property
     def is_current(self) -> bool:
-        return self.code == code_of(self.number)
+        return self.code == code_hash(self.number)
 
 
-def here(threads: int) -> tuple[dict[str, str], dict[str, Any]]:
-    """Versions and machine, as far as they could change a number."""
+def machine_facts(threads: int) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return versions and machine, as far as they could change a number."""
     versions = {"glasshead": __version__, "python": platform.python_version()}
     versions |= {name: version(name) for name in ("torch", "numpy")}
     own = getattr(os, "sched_getaffinity", None)
     machine = {
         "system": platform.system(),
-        "processor": _processor(),
+        "processor": cpu_name(),
         "cores": len(own(0)) if own else os.cpu_count(),
         "threads": threads,
     }
     return versions, machine
 
 
-def _processor() -> str:
-    """The processor's name where it can be read (Linux), else its kind."""
-    with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.machine()
+def code_hash(number: int) -> str:
+    """Hash the claim's file and the modules of its folder that it imports, directly or not.
 
-
-def code_of(number: int) -> str:
-    """A hash of the claim's file and of the modules beside it that it imports, one by the other."""
+    Texts and `drawing` do not count: figures are drawn anew from the evidence.
+    """
     todo = [package.claim_modules()[number].rpartition(".")[2]]
     seen: set[str] = set()
     while todo:
         name = todo.pop()
-        if name in seen or _draws(name):
-            continue
-        seen.add(name)
-        todo += _neighbours(FOLDER / f"{name}.py")
+        if name not in seen and name != "drawing":
+            seen.add(name)
+            todo += _imported_neighbours(FOLDER / f"{name}.py")
     total = hashlib.sha256()
     for name in sorted(seen):
         total.update(name.encode() + b"\0" + (FOLDER / f"{name}.py").read_bytes())
     return total.hexdigest()[:16]
 
 
-def _neighbours(path: Path) -> list[str]:
+def _imported_neighbours(path: Path) -> list[str]:
     found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
-            # `from glasshead.lab.claims import rnn` and `from glasshead.lab.claims.rnn import …`
+            # `from PACKAGE import stats` and `from PACKAGE.stats import mean`
             found += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
@@ -104,36 +103,31 @@ def _neighbours(path: Path) -> list[str]:
     return [name for name in names if (FOLDER / f"{name}.py").exists()]
 
 
-def to_json(stored: Stored) -> dict[str, Any]:
-    finding = stored.finding
-    numbers = {
-        name: asdict(value) if isinstance(value, Interval) else value
-        for name, value in finding.numbers.items()
-    }
-    plain = {
-        "verdict": str(finding.verdict),
-        "words": asdict(finding.words),
-        "numbers": numbers,
-    }
-    return {**asdict(stored), "seeds": list(stored.seeds), "finding": plain}
+def to_json(result: StoredResult) -> dict[str, Any]:
+    # asdict makes a Words or an Interval a dict, and an enum's value is a string.
+    return {**asdict(result), "seeds": list(result.seeds)}
 
 
-def from_json(data: Mapping[str, Any]) -> Stored:
+def from_json(data: Mapping[str, Any]) -> StoredResult:
     plain = data["finding"]
     numbers = {
         name: Interval(**value) if isinstance(value, dict) else float(value)
         for name, value in plain["numbers"].items()
     }
     finding = Finding(Verdict(plain["verdict"]), Words(**plain["words"]), numbers)
-    return Stored(**{**data, "seeds": tuple(data["seeds"]), "finding": finding})
+    return StoredResult(**{**data, "seeds": tuple(data["seeds"]), "finding": finding})
 
 
-def as_stored(data: Any, what: str) -> Any:
-    """The data as JSON gives it back, which knows neither NaN nor infinity."""
+def through_json(data: Any, what: str) -> Any:
+    """Return the data as JSON gives it back.
+
+    Raises:
+        NotFiniteError: it contains NaN or infinity.
+    """
     for place, value in _not_finite(data, ""):
         raise NotFiniteError(
-            f"{what} holds {value}{place and f' at {place}'}",
-            hint="the experiment must say what a training that failed counts as",
+            f"{what} contains {value}{place and f' at {place}'}",
+            hint="the experiment must say what the result of a failed training is",
         )
     return json.loads(json.dumps(data, allow_nan=False))
 
@@ -149,17 +143,17 @@ def _not_finite(data: Any, place: str) -> Iterator[tuple[str, float]]:
             yield from _not_finite(value, f"{place}/{n}")
 
 
-def write(folder: Path, stored: Stored, figures: Mapping[str, bytes]) -> None:
-    """`figures` are PNGs by language. The numbers come last: where they are, all is."""
-    plain = as_stored(to_json(stored), f"the result of claim {stored.number}")
+def write_result(folder: Path, result: StoredResult, figures: Mapping[str, bytes]) -> None:
+    """Write the figures, PNGs by language, then the numbers: where they exist, all does."""
+    plain = through_json(to_json(result), f"the result of claim {result.number}")
     for lang, picture in figures.items():
-        with atomic_write(folder / f"{stored.number:02}.{lang}.png") as file:
+        with atomic_write(folder / f"{result.number:02}.{lang}.png") as file:
             file.write(picture)
-    with atomic_write(folder / f"{stored.number:02}.json") as file:
+    with atomic_write(folder / f"{result.number:02}.json") as file:
         file.write(json.dumps(plain, ensure_ascii=False, indent=1).encode())
 
 
-def read(folder: Path, number: int) -> Stored | None:
+def read_result(folder: Path, number: int) -> StoredResult | None:
     path = folder / f"{number:02}.json"
     if not path.exists():
         return None
@@ -167,6 +161,6 @@ def read(folder: Path, number: int) -> Stored | None:
         return from_json(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
-            f"{path} is no result of a claim: {type(error).__name__}: {error}",
+            f"{path} is not the result of a claim: {type(error).__name__}: {error}",
             hint=f"delete it, and run 'glasshead claims {number}' again",
         ) from None

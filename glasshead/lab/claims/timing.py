@@ -1,21 +1,24 @@
-"""How long things take, side by side."""
+"""Time several pieces of work against each other."""
 
 import time
 from collections.abc import Callable, Sequence
 
 import torch
 
-__all__ = ["Work", "by_turns"]
+__all__ = ["Work", "time_by_turns"]
 
 LEAST = 5  # runs of each, however long they take
 
 Work = Callable[[], object]
 
 
-def by_turns(
+def time_by_turns(
     works: Sequence[Work], seconds: float, device: torch.device | None = None
 ) -> list[float]:
-    """The fastest run of each: what disturbs only ever adds. `device`: waited for, if no CPU."""
+    """Run each in turn; return the fastest time of each, since disturbances only add time.
+
+    `device`: wait for this device after each run, unless it is the CPU.
+    """
 
     def finish() -> None:
         if device is not None and device.type != "cpu":

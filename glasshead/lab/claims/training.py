@@ -1,25 +1,30 @@
-"""What the experiments that train share: one small loop, and the embedded text.
+"""What the experiments that train share: one small training loop, and the generated stories.
 
-Whatever is compared gets the same steps, the same batches and the same search for a rate.
+All sides of a comparison get the same steps, the same batches and the same search for a rate.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from glasshead.errors import NotFiniteError
+from glasshead.lab.claims.claim import Budget
+from glasshead.lab.claims.models import build_seeded
 from glasshead.lab.claims.search import BURST
 from glasshead.lab.ladder import LadderText, read_text
+from glasshead.lab.processes import map_processes
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.loss import next_token_loss
 from glasshead.text.batches import Batch, TextBatches
 
-__all__ = ["Course", "TextTask", "fit", "story_text"]
+__all__ = ["LossCurve", "TextTask", "fit", "loss_on", "run_parts", "story_text"]
+
+Result = TypeVar("Result")
 
 
 def fit(
@@ -30,9 +35,10 @@ def fit(
     steps: int,
     done: Callable[[int], bool] = lambda step: False,
 ) -> int:
-    """Train with AdamW; the steps taken. `loss(step)`; after each step `done(step)` may end it.
+    """Train with AdamW on `loss(step)` until `done(step)`; return the number of steps taken.
 
-    A loss that is not finite ends it, too: with an error.
+    Raises:
+        NotFiniteError: the loss is not finite.
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, fused=True)
     model.train()
@@ -48,18 +54,58 @@ def fit(
     return steps
 
 
+def run_parts(
+    budget: Budget,
+    work: Callable[..., Result],
+    items: Sequence[tuple[object, ...]],
+    weights: Sequence[float] | None = None,
+) -> list[Result]:
+    """Call `work(budget, *item)` for each part of an experiment, in the processes of the budget.
+
+    A part's name is its first item. `weights` say which parts take longer: with several processes
+    those start first.
+    """
+    order, done = list(range(len(items))), 0.0
+    weights = weights or [1.0] * len(items)
+    share = [weight / sum(weights) for weight in weights]
+    found: dict[int, Result] = {}
+
+    def within(part: float, what: str) -> None:
+        n = order[len(found)]
+        budget.progress(done + share[n] * part, f"{items[n][0]}, {what}")
+
+    own = Budget(budget.quick, budget.seeds)
+    if min(budget.jobs, len(items)) < 2:
+        own = replace(own, progress=within)  # which cannot go to another process
+    else:
+        order.sort(key=lambda n: -share[n])
+        budget.progress(0.0, f"{items[order[0]][0]}")
+    results = map_processes(work, [(own, *items[n]) for n in order], budget.jobs)
+    for n, result in zip(order, results, strict=True):
+        found[n], done = result, done + share[n]
+        budget.progress(done, f"{items[n][0]}")
+    return [found[n] for n in range(len(items))]
+
+
+def loss_on(model: GPT, batches: TextBatches) -> Callable[[int], Tensor]:
+    """Return the loss at each step, for `fit`."""
+
+    def loss(step: int) -> Tensor:
+        batch = batches.at(step)
+        return next_token_loss(model, batch.ids, batch.targets)
+
+    return loss
+
+
 @lru_cache(maxsize=1)
 def story_text() -> LadderText:
-    """The generated stories: what `glasshead ladder` reads by default."""
+    """Return the generated stories: what `glasshead ladder` reads by default."""
     return read_text(None)
 
 
 @dataclass(frozen=True)
-class Course:
-    """How a training went: losses in nats a character, BURST at most, at some of its steps.
-
-    They are measured with dropout off.
-    """
+class LossCurve:
+    """Losses at some steps of a training, in nats per character, BURST at most, without dropout."""
 
     steps: list[int]
     train: list[float]
@@ -67,7 +113,7 @@ class Course:
 
 
 class TextTask:
-    """Predict the next character of the stories, of the first `characters` of them or of all."""
+    """Predict the next character of the stories, or of their first `characters` characters."""
 
     def __init__(self, *, block: int, batch_size: int, characters: int | None = None) -> None:
         text = story_text()
@@ -83,49 +129,44 @@ class TextTask:
         )
 
     def gpt(self, seed: int, **settings: Any) -> GPT:
-        with torch.random.fork_rng([]):
-            torch.manual_seed(seed)
-            return GPT(GPTConfig(self.vocab_size, max_len=self.block, **settings))
+        config = GPTConfig(self.vocab_size, max_len=self.block, **settings)
+        return build_seeded(seed, lambda: GPT(config))
 
-    def first(self, seed: int) -> Batch:
+    def first_batch(self, seed: int) -> Batch:
         return self._batches(seed).at(0)
 
     def train(
         self, model: GPT, *, lr: float, seed: int, steps: int, points: int, seen: bool = False
-    ) -> Course:
-        """Train, and look `points` times, evenly spaced, the last time at the end.
+    ) -> LossCurve:
+        """Train, and evaluate at `points` steps, evenly spaced, the last of them at the end.
 
-        `seen`: look at the text it trains on too.
+        `seen`: also evaluate on the text that it trains on.
         """
-        batches, course = self._batches(seed), Course([], [], [])
+        curve = LossCurve([], [], [])
         at = {max(1, round(steps * n / points)) for n in range(1, points + 1)}
 
-        def loss(step: int) -> Tensor:
-            batch = batches.at(step)
-            return next_token_loss(model, batch.ids, batch.targets)
+        def add(step: int, measure: Callable[[Sequence[Batch]], float]) -> None:
+            held, trained = measure(self._held), [measure(self._seen)] if seen else []
+            curve.steps.append(step)
+            curve.val.append(held)
+            curve.train.extend(trained)
 
-        def note(step: int, losses: Callable[[Sequence[Batch]], float]) -> None:
-            held, trained = losses(self._held), [losses(self._seen)] if seen else []
-            course.steps.append(step)
-            course.val.append(held)
-            course.train.extend(trained)
-
-        def look(step: int) -> bool:
+        def evaluate(step: int) -> bool:
             if step in at:
-                note(step, lambda batches: text_loss(model, batches))
+                add(step, lambda batches: text_loss(model, batches))
             return False
 
-        with torch.random.fork_rng([]):  # dropout draws too
+        with torch.random.fork_rng([]):  # dropout draws random numbers too
             torch.manual_seed(seed)
             try:
-                fit(model, loss, lr=lr, steps=steps, done=look)
+                fit(model, loss_on(model, self._batches(seed)), lr=lr, steps=steps, done=evaluate)
             except NotFiniteError:  # from here on nothing is learned
-                for step in sorted(at - set(course.steps)):
-                    note(step, lambda batches: BURST)
-        return course
+                for step in sorted(at - set(curve.steps)):
+                    add(step, lambda batches: BURST)
+        return curve
 
-    def unigram(self) -> float:
-        """The loss of one who knows how often each character comes, and nothing else."""
+    def unigram_loss(self) -> float:
+        """Return the loss of a model that knows only how often each character occurs."""
         n = torch.bincount(torch.from_numpy(self._training).long(), minlength=self.vocab_size) + 1.0
         logs = (n / n.sum()).log()
         return -torch.stack([logs[batch.targets].mean() for batch in self._held]).mean().item()
@@ -137,6 +178,7 @@ class TextTask:
 
 @torch.no_grad()
 def text_loss(model: GPT, batches: Sequence[Batch]) -> float:
+    """Return the mean loss without dropout, BURST at most."""
     was_training = model.training
     model.eval()
     losses = [next_token_loss(model, batch.ids, batch.targets) for batch in batches]

@@ -14,8 +14,8 @@ import pytest
 from glasshead.lab.claims import load_claim
 from glasshead.lab.claims.claim import Budget, result_seeds
 from glasshead.lab.claims.readers import Training
-from glasshead.lab.claims.store import Stored, code_of, here
-from glasshead.lab.claims.translators import Settings
+from glasshead.lab.claims.store import StoredResult, code_hash, machine_facts
+from glasshead.lab.claims.translators import TranslatorPlan
 
 QUICK = Budget(quick=True, seeds=(0, 1, 2))
 FOLDER = Path(__file__).with_name("evidence")
@@ -28,7 +28,7 @@ SMALL = {
     6: ((0, 1), {"distances": (2, 40), "steps": 150, "rates": (3e-3,)}),
     9: ((1,), {"training": READER, "n_stories": 29}),
     10: ((0,), {"longest": 12, "steps": 200, "rates": (1e-2,), "tasks": ("copy",)}),
-    11: ((1,), {"settings": Settings(220, 0), "n_stories": 61}),
+    11: ((1,), {"settings": TranslatorPlan(220, 0), "n_stories": 61}),
     12: ((1,), {"training": READER, "n_stories": 31}),
     15: ((0,), {"steps": 40, "table_steps": 120, "rates": (1e-2,)}),
     16: ((0, 1), {"depths": (1, 8), "depth": 4, "steps": 40, "rates": (3e-3,)}),
@@ -74,14 +74,14 @@ def stored(number, quick=True):
     """A real result of a claim that takes no time: 3, 4 or 13."""
     claim = load_claim(number)
     evidence = measured(claim, Budget(quick=True, seeds=result_seeds(2)))
-    versions, machine = here(threads=1)
-    return Stored(
+    versions, machine = machine_facts(threads=1)
+    return StoredResult(
         number=number,
         quick=quick,
         seeds=result_seeds(2),
         evidence=evidence,
         finding=claim.judge(evidence),
-        code=code_of(number),
+        code=code_hash(number),
         seconds=1.5,
         when="2025-01-02 03:04",
         versions=versions,

@@ -1,7 +1,7 @@
 """Claim 1, made true and false."""
 
 from glasshead.lab.claims.c01_scale import CLAIM, ONE_HOT
-from glasshead.lab.claims.claim import Verdict
+from glasshead.lab.claims.verdict import Verdict
 from tests.lab.claims.cases import measured, verdict_of
 
 

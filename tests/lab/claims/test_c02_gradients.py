@@ -5,7 +5,7 @@ import torch
 
 from glasshead.lab.claims import c02_gradients
 from glasshead.lab.claims.c02_gradients import CLAIM
-from glasshead.lab.claims.claim import Verdict
+from glasshead.lab.claims.verdict import Verdict
 from tests.lab.claims.cases import verdict_of
 
 

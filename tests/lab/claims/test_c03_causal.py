@@ -3,9 +3,10 @@
 import torch
 
 from glasshead.attention.mask import Mask
-from glasshead.lab.claims.c03_causal import CLAIM, unmasked
-from glasshead.lab.claims.claim import Budget, Verdict
-from glasshead.lab.claims.masked import features_under
+from glasshead.lab.claims.c03_causal import CLAIM, run_unmasked
+from glasshead.lab.claims.claim import Budget
+from glasshead.lab.claims.models import features_under
+from glasshead.lab.claims.verdict import Verdict
 from glasshead.model.gpt import GPT, GPTConfig
 from tests.lab.claims.cases import verdict_of
 
@@ -17,7 +18,7 @@ def test_it_holds():
 
 
 def test_it_does_not_hold_without_a_mask():
-    assert verdict_of(CLAIM, ONE, forward=unmasked) is Verdict.FAILS
+    assert verdict_of(CLAIM, ONE, forward=run_unmasked) is Verdict.FAILS
 
 
 def test_it_does_not_hold_when_the_mask_leaks_one_position():
@@ -40,7 +41,7 @@ def test_it_does_not_hold_when_only_the_gradient_leaks():
 
 def test_it_does_not_hold_when_one_kind_of_model_alone_leaks():
     def leaking(model, ids):
-        return unmasked(model, ids) if model.config.positions == "alibi" else model(ids)
+        return run_unmasked(model, ids) if model.config.positions == "alibi" else model(ids)
 
     assert verdict_of(CLAIM, ONE, forward=leaking) is Verdict.FAILS
 

@@ -1,7 +1,7 @@
 """Claim 4, made true and false."""
 
-from glasshead.lab.claims.c04_mask_order import CLAIM, after, renormalised
-from glasshead.lab.claims.claim import Verdict
+from glasshead.lab.claims.c04_mask_order import CLAIM, mask_after, renormalise
+from glasshead.lab.claims.verdict import Verdict
 from tests.lab.claims.cases import verdict_of
 
 
@@ -10,8 +10,8 @@ def test_it_holds():
 
 
 def test_it_does_not_hold_when_the_early_mask_comes_late():
-    assert verdict_of(CLAIM, early=after) is Verdict.FAILS
+    assert verdict_of(CLAIM, early=mask_after) is Verdict.FAILS
 
 
 def test_it_does_not_hold_when_the_late_mask_is_followed_by_a_division():
-    assert verdict_of(CLAIM, late=renormalised) is Verdict.FAILS
+    assert verdict_of(CLAIM, late=renormalise) is Verdict.FAILS

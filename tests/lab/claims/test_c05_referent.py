@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from glasshead.lab.claims.c05_referent import CLAIM, judge
-from glasshead.lab.claims.claim import Budget, Verdict
+from glasshead.lab.claims.claim import Budget
 from glasshead.lab.claims.drawing import render
 from glasshead.lab.claims.readers import (
     GENDER,
@@ -14,14 +14,15 @@ from glasshead.lab.claims.readers import (
     NAME,
     SHUFFLED,
     Training,
-    answered,
+    answer_by_class,
     classes_of,
-    readers,
     referents,
     seen_stories,
     tokenizer,
-    untrained,
+    train_readers,
+    untrained_reader,
 )
+from glasshead.lab.claims.verdict import Verdict
 from glasshead.training.pronouns import NOWHERE, story_batch
 from tests.lab.claims.cases import BARELY, LANGS, evidence_fixture, measure_small
 
@@ -106,7 +107,7 @@ def test_classes_are_as_many_as_asked_for_and_named_by_one_of_their_words(answer
 
 def test_answers_by_class_stay_where_the_pronouns_are():
     batch = story_batch(seen_stories(11), tokenizer(), LANG)
-    by_gender = answered(batch, classes_of(GENDER))
+    by_gender = answer_by_class(batch, classes_of(GENDER))
     assert torch.equal(by_gender.answers == NOWHERE, batch.answers == NOWHERE)
     assert len(set(by_gender.answers[by_gender.answers != NOWHERE].tolist())) <= 3
 
@@ -114,8 +115,8 @@ def test_answers_by_class_stay_where_the_pronouns_are():
 def test_readers_of_two_tasks_start_alike_and_are_trained_once():
     nothing = Training(0, 0)
     kinds = [(task, (5,), nothing) for task in (NAME, GENDER, SHUFFLED)]
-    made = [some[0] for some in readers(BUDGET, kinds).values()]
+    made = [some[0] for some in train_readers(BUDGET, kinds).values()]
     for one in made:
-        for mine, start in zip(one.model.parameters(), untrained(5).parameters(), strict=True):
-            assert torch.equal(mine, start)
-    assert [some[0] for some in readers(BUDGET, kinds).values()] == made
+        for name, start in untrained_reader(5).named_parameters():
+            assert torch.equal(one.model.get_parameter(name), start)
+    assert [some[0] for some in train_readers(BUDGET, kinds).values()] == made

@@ -5,7 +5,8 @@ import pytest
 from glasshead.attention.mask import Mask
 from glasshead.lab.claims import c07_positions
 from glasshead.lab.claims.c07_positions import CLAIM
-from glasshead.lab.claims.claim import Budget, Verdict
+from glasshead.lab.claims.claim import Budget
+from glasshead.lab.claims.verdict import Verdict
 from tests.lab.claims.cases import verdict_of
 
 TWO = Budget(quick=True, seeds=(0, 1))

@@ -8,8 +8,9 @@ import torch
 
 from glasshead.lab.claims import c08_parallel
 from glasshead.lab.claims.c08_parallel import CLAIM, at_once, one_by_one
-from glasshead.lab.claims.claim import Budget, Verdict
+from glasshead.lab.claims.claim import Budget
 from glasshead.lab.claims.drawing import render
+from glasshead.lab.claims.verdict import Verdict
 from glasshead.model.gpt import GPT, GPTConfig
 from tests.lab.calls import count_by_turns
 from tests.lab.claims.cases import LANGS, measured
@@ -21,7 +22,7 @@ SMALL = {"lengths": (5, 11), "device": "cpu"}
 def count(**change):
     """Measure with calls of torch in place of seconds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(c08_parallel, "by_turns", count_by_turns)
+        patch.setattr(c08_parallel, "time_by_turns", count_by_turns)
         return measured(CLAIM, FEW, **SMALL, **change)
 
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from glasshead.lab.claims.c09_interpretable import CLAIM, _stories, judge
-from glasshead.lab.claims.claim import Verdict
 from glasshead.lab.claims.drawing import render
 from glasshead.lab.claims.readers import GENDER, LANG, NAME
+from glasshead.lab.claims.verdict import Verdict
 from tests.lab.claims.cases import BARELY, LANGS, evidence_fixture, measure_small
 
 evidence = evidence_fixture(9)

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from glasshead.lab.claims.c10_fixed_vector import CLAIM, OneVector, _sentences
-from glasshead.lab.claims.claim import Verdict
 from glasshead.lab.claims.drawing import render
+from glasshead.lab.claims.verdict import Verdict
 from tests.lab.claims.cases import LANGS, evidence_fixture, measure_small
 
 honest = evidence_fixture(10)

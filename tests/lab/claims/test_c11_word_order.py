@@ -6,9 +6,15 @@ import pytest
 import torch
 
 from glasshead.lab.claims.c11_word_order import ARMS, CLAIM, judge, moved_words
-from glasshead.lab.claims.claim import Verdict
 from glasshead.lab.claims.drawing import render
-from glasshead.lab.claims.translators import Reach, Settings, fresh, within, written
+from glasshead.lab.claims.translators import (
+    Reach,
+    TranslatorPlan,
+    limit_reach,
+    trace_translations,
+    untrained_translator,
+)
+from glasshead.lab.claims.verdict import Verdict
 from glasshead.text.tinyworld import World
 from tests.lab.claims.cases import LANGS, evidence_fixture, measure_small
 
@@ -26,7 +32,7 @@ def test_cross_attention_that_sees_no_farther_than_the_control_refutes_it():
 
 
 def test_translators_that_learned_nothing_say_nothing():
-    found = measure_small(11, settings=Settings(2, 0), n_stories=5)
+    found = measure_small(11, settings=TranslatorPlan(2, 0), n_stories=5)
     assert judge(found).verdict is Verdict.UNCLEAR
 
 
@@ -58,13 +64,13 @@ def test_words_move_where_their_links_cross():
 
 def test_a_reach_bounds_what_is_looked_at_and_is_gone_afterwards():
     langs, story = ("de", "en"), World().story("test", 3)
-    model = fresh(langs, 3)
-    near = written(model, Reach(cross=1, encoder=1), langs, [story]).maps[0]
+    model = untrained_translator(langs, 3)
+    near = trace_translations(model, Reach(cross=1, encoder=1), langs, [story]).maps[0]
     places = torch.arange(near.shape[3]) - torch.arange(near.shape[2])[:, None]
     assert near[..., places.abs() > 1].abs().max() == 0
-    far = written(model, Reach(), langs, [story]).maps[0]
+    far = trace_translations(model, Reach(), langs, [story]).maps[0]
     assert far[..., places.abs() > 1].max() > 0
-    with within(model, Reach(encoder=1)):
+    with limit_reach(model, Reach(encoder=1)):
         bounded = model.encode(torch.arange(3, 16)[None]).x
     assert not torch.equal(bounded, model.encode(torch.arange(3, 16)[None]).x)
 

@@ -7,11 +7,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from glasshead.lab.attention_maps import self_attentions
 from glasshead.lab.claims.c12_heads import CLAIM, divergence, judge
-from glasshead.lab.claims.claim import Verdict
 from glasshead.lab.claims.drawing import render
-from glasshead.lab.claims.readers import untrained
-from glasshead.lab.looking import attentions
+from glasshead.lab.claims.readers import untrained_reader
+from glasshead.lab.claims.verdict import Verdict
 from tests.lab.claims.cases import BARELY, LANGS, evidence_fixture, measure_small
 
 evidence = evidence_fixture(12)
@@ -26,7 +26,7 @@ def test_heads_that_are_copies_of_one_refute_it():
     def copies(model):
         """Every head of a layer becomes its first, in a copy of the model."""
         model = copy.deepcopy(model)
-        for layer in attentions(model.encoder):
+        for layer in self_attentions(model.encoder):
             for rows in (layer.qkv.weight.data, layer.qkv.bias.data):
                 heads = rows.view(3, layer.n_heads, layer.d_head, *rows.shape[1:])
                 heads[:] = heads[:, :1].clone()
@@ -40,7 +40,7 @@ def test_heads_that_are_copies_of_one_refute_it():
 
 
 def test_heads_as_they_were_before_training_refute_it():
-    same = measure_small(12, alter=lambda model: untrained(1), training=BARELY, n_stories=7)
+    same = measure_small(12, alter=lambda model: untrained_reader(1), training=BARELY, n_stories=7)
     same["accuracy"] = [1.0]  # as above
     assert judge(same).verdict is Verdict.FAILS
 

@@ -2,7 +2,7 @@
 
 from glasshead.lab.claims import c13_split_heads
 from glasshead.lab.claims.c13_split_heads import CLAIM, C, T, measure
-from glasshead.lab.claims.claim import Verdict
+from glasshead.lab.claims.verdict import Verdict
 from tests.lab.claims.cases import QUICK, verdict_of
 
 

@@ -9,7 +9,8 @@ import torch
 from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.lab.claims import c14_one_batch
 from glasshead.lab.claims.c14_one_batch import CAUSAL, CLAIM, InOneBatch, Looped
-from glasshead.lab.claims.claim import Budget, Verdict
+from glasshead.lab.claims.claim import Budget
+from glasshead.lab.claims.verdict import Verdict
 from tests.lab.calls import count_by_turns
 from tests.lab.claims.cases import measured, verdict_of
 
@@ -19,7 +20,7 @@ SMALL = {"sizes": ((1, 4),)}
 
 @pytest.fixture(autouse=True)
 def counted(monkeypatch):
-    monkeypatch.setattr(c14_one_batch, "by_turns", count_by_turns)
+    monkeypatch.setattr(c14_one_batch, "time_by_turns", count_by_turns)
 
 
 class Slowed(InOneBatch):

@@ -3,8 +3,8 @@
 import pytest
 
 from glasshead.lab.claims.c15_feed_forward import CLAIM
-from glasshead.lab.claims.claim import Verdict
 from glasshead.lab.claims.drawing import render
+from glasshead.lab.claims.verdict import Verdict
 from tests.lab.claims.cases import LANGS, evidence_fixture, measure_small
 
 honest = evidence_fixture(15)

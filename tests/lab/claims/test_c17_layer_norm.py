@@ -3,9 +3,9 @@
 import pytest
 
 from glasshead.lab.claims.c17_layer_norm import CLAIM
-from glasshead.lab.claims.claim import Verdict
 from glasshead.lab.claims.drawing import render
 from glasshead.lab.claims.search import BURST
+from glasshead.lab.claims.verdict import Verdict
 from tests.lab.claims.cases import LANGS, evidence_fixture, measure_small
 
 cut = evidence_fixture(17)  # the norm taken away: both sides are the same

@@ -3,8 +3,9 @@
 import pytest
 
 from glasshead.lab.claims.c18_dropout import CLAIM
-from glasshead.lab.claims.claim import Budget, Verdict
+from glasshead.lab.claims.claim import Budget
 from glasshead.lab.claims.drawing import render
+from glasshead.lab.claims.verdict import Verdict
 from tests.lab.claims.cases import LANGS, evidence_fixture, measured
 
 # Dropout of nothing: both sides are the same. So short a text is soon known by heart.

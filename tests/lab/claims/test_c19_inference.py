@@ -2,8 +2,9 @@
 
 import pytest
 
-from glasshead.lab.claims.c19_inference import CLAIM, plain
-from glasshead.lab.claims.claim import Budget, Verdict
+from glasshead.lab.claims.c19_inference import CLAIM, decode_plainly
+from glasshead.lab.claims.claim import Budget
+from glasshead.lab.claims.verdict import Verdict
 from glasshead.model.gpt import GPT
 from tests.lab.claims.cases import verdict_of
 
@@ -20,10 +21,10 @@ def leave_on(model):
         ({}, Verdict.HOLDS_WHEN),
         pytest.param({"left": GPT.eval}, Verdict.HOLDS, marks=pytest.mark.deep),
         pytest.param({"off": leave_on}, Verdict.FAILS, marks=pytest.mark.deep),
-        pytest.param({"decode": plain}, Verdict.FAILS, marks=pytest.mark.deep),
+        pytest.param({"decode": decode_plainly}, Verdict.FAILS, marks=pytest.mark.deep),
         pytest.param({"dropout": 0.0}, Verdict.UNCLEAR, marks=pytest.mark.deep),
     ],
-    ids=["as it is", "training puts it off", "left on", "generates with it on", "no dropout"],
+    ids=["as it is", "training turns it off", "left on", "generates with it on", "no dropout"],
 )
 def test_the_verdict_follows_the_switch(change, verdict):
     assert verdict_of(CLAIM, ONE, steps=20, **change) is verdict
@@ -38,7 +39,7 @@ def test_the_verdict_follows_the_switch(change, verdict):
         (0.9, 0.0, 0.0, 0.0, Verdict.HOLDS),  # a training that cleans up behind itself
         (0.9, 0.9, 0.2, 0.0, Verdict.FAILS),  # eval() that does nothing
         (0.9, 0.9, 0.0, 0.1, Verdict.FAILS),  # a generate that leaves dropout on
-        (0.0, 0.0, 0.0, 0.0, Verdict.UNCLEAR),  # nothing to put off
+        (0.0, 0.0, 0.0, 0.0, Verdict.UNCLEAR),  # nothing to turn off
     ],
 )
 def test_the_verdict_follows_the_texts_that_differ(on, left, off, ours, verdict):

@@ -9,9 +9,9 @@ import pytest
 
 from glasshead.errors import InputError
 from glasshead.lab.claims import claim_modules, report
-from glasshead.lab.claims.documents import ERRATA
-from glasshead.lab.claims.report_docs import markdown, number
-from glasshead.lab.claims.store import write
+from glasshead.lab.claims.errata import ERRATA
+from glasshead.lab.claims.report_docs import format_number, markdown
+from glasshead.lab.claims.store import write_result
 from tests.lab.claims.cases import stored
 
 
@@ -20,7 +20,7 @@ def folders(tmp_path_factory):
     """Results of three claims, and of a ladder of two rungs."""
     claims, ladder = tmp_path_factory.mktemp("claims"), tmp_path_factory.mktemp("ladder")
     for n in (3, 4, 13):
-        write(claims, stored(n), {})
+        write_result(claims, stored(n), {})
     climb = {"rung": 1, "seed": 0, "steps": 9, "parameters": 1234, "train": 5.5, "val": 5.25,
              "tokens_per_s": 9.0, "curve": [{"step": 9, "train": 5.5, "val": 5.25}]}  # fmt: skip
     row = {"rung": 1, "parameters": 1234, "train": 5.5, "train_sd": 0.01, "val": 5.25,
@@ -34,7 +34,7 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(folders):
-    return report.gather(*folders)
+    return report.read_results(*folders)
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_docs_hold_every_finding_in_both_languages(found, text):
         assert one.finding.words.en in text
         assert one.finding.words.zh in text
         for value in one.finding.numbers.values():
-            assert text.count(number(value)) >= 2
+            assert text.count(format_number(value)) >= 2
 
 
 def test_claims_that_were_not_measured_are_named(text):
@@ -135,20 +135,20 @@ def test_all_sixteen_errors_are_named_in_both_languages(text):
 
 
 def test_without_a_ladder_there_is_no_ladder(folders, tmp_path):
-    found = report.gather(folders[0], tmp_path)
+    found = report.read_results(folders[0], tmp_path)
     assert found.ladder is None
     assert "## The ladder" not in markdown(found.claims, None)
 
 
 def test_nothing_to_report_and_a_damaged_ladder_are_named(folders, tmp_path):
     with pytest.raises(InputError, match="no claim has been measured"):
-        report.gather(tmp_path, tmp_path)
+        report.read_results(tmp_path, tmp_path)
     (tmp_path / "ladder.json").write_text("{}")
-    with pytest.raises(InputError, match=r"ladder\.json is no result of the ladder"):
-        report.gather(folders[0], tmp_path)
+    with pytest.raises(InputError, match=r"ladder\.json is not a result of the ladder"):
+        report.read_results(folders[0], tmp_path)
 
 
 def test_a_result_of_other_code_that_cannot_be_drawn_is_named(found, tmp_path):
     old = replace(found.claims[4], evidence={}, code="of another day")
-    with pytest.raises(InputError, match="claim 4 was measured by other code"):
+    with pytest.raises(InputError, match="claim 4 was measured by another version"):
         report.write_docs(replace(found, claims={4: old}), tmp_path)

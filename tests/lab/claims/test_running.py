@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from glasshead.lab.claims import running, store
-from glasshead.lab.claims.running import ClaimsPlan, run, serves
-from glasshead.lab.claims.store import read
+from glasshead.lab.claims.running import ClaimsPlan, measure_claims, suffices
+from glasshead.lab.claims.store import read_result
 from tests.lab.claims.cases import stored
 
 
 def results(numbers, plan, **more):
-    return {one.number: (one, is_new) for one, is_new in run(numbers, plan, **more)}
+    return {one.number: (one, is_new) for one, is_new in measure_claims(numbers, plan, **more)}
 
 
 def test_a_run_leaves_numbers_and_two_pictures(tmp_path):
@@ -44,7 +44,7 @@ def test_what_is_known_is_not_run_again_unless_asked(tmp_path):
 def test_a_claim_whose_code_has_changed_is_run_again(tmp_path, monkeypatch):
     plan = ClaimsPlan(tmp_path, quick=True)
     results([4], plan)
-    monkeypatch.setattr(store, "code_of", lambda number: "other")
+    monkeypatch.setattr(store, "code_hash", lambda number: "other")
     assert results([4], plan)[4][1]
 
 
@@ -63,7 +63,7 @@ def test_a_stored_result_serves_when_it_says_as_much(
     tmp_path, kept_quick, wanted_quick, seeds, good
 ):
     plan = ClaimsPlan(tmp_path, quick=wanted_quick, seeds=seeds)
-    assert serves(stored(4, quick=kept_quick), plan) is good
+    assert suffices(stored(4, quick=kept_quick), plan) is good
 
 
 @pytest.mark.deep
@@ -80,9 +80,9 @@ def test_a_claim_that_breaks_says_so_in_the_end_and_leaves_the_others(tmp_path):
     # A folder has the name of the file that it would write.
     (tmp_path / ".13.json.new").mkdir()
     with pytest.raises(RuntimeError, match="claim 13 could not be measured"):
-        list(run([4, 13], ClaimsPlan(tmp_path, quick=True, jobs=2)))
-    assert read(tmp_path, 4) is not None
-    assert read(tmp_path, 13) is None
+        list(measure_claims([4, 13], ClaimsPlan(tmp_path, quick=True, jobs=2)))
+    assert read_result(tmp_path, 4) is not None
+    assert read_result(tmp_path, 13) is None
 
 
 def test_timed_claims_come_last_and_alone(tmp_path, monkeypatch):
@@ -92,8 +92,8 @@ def test_timed_claims_come_last_and_alone(tmp_path, monkeypatch):
         order.append((number, threads))
         return stored(4)
 
-    monkeypatch.setattr(running, "run_one", note)
-    list(run([3, 8, 13, 14], ClaimsPlan(tmp_path, jobs=1)))
+    monkeypatch.setattr(running, "measure_claim", note)
+    list(measure_claims([3, 8, 13, 14], ClaimsPlan(tmp_path, jobs=1)))
     assert order == [(3, 1), (13, 1), (8, torch.get_num_threads()), (14, torch.get_num_threads())]
 
 

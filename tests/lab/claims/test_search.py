@@ -8,24 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glasshead.errors import NotFiniteError
-from glasshead.lab.claims.claim import SEARCH_SEEDS, Budget, Words
+from glasshead.lab.claims.claim import SEARCH_SEEDS, Budget
 from glasshead.lab.claims.search import (
     BURST,
     LADDER,
     RATES,
     RateSearch,
-    cautions,
-    outward,
-    searched,
-    shown,
+    caution,
+    compare_at_best_rates,
+    search_outward,
 )
+from glasshead.lab.texts import Words
 
 BUDGET = Budget(quick=True, seeds=(3, 5))
 
 
 @given(st.floats(-5, 0))
 def test_the_best_of_a_valley_is_found_however_far_it_lies(valley):
-    found = outward(lambda lr: abs(math.log10(lr) - valley), RATES)
+    found = search_outward(lambda lr: abs(math.log10(lr) - valley), RATES)
     nearest = min(LADDER, key=lambda lr: abs(math.log10(lr) - valley))
     assert found.best == nearest
     assert found.at_edge is (nearest in (LADDER[0], LADDER[-1]))
@@ -33,14 +33,14 @@ def test_the_best_of_a_valley_is_found_however_far_it_lies(valley):
 
 
 def test_no_more_is_tried_than_it_takes_to_see_that_the_best_is_inside():
-    assert set(outward(lambda lr: abs(lr - 0.003), RATES).scores) == set(RATES)
-    assert set(outward(lambda lr: abs(lr - 0.01), RATES).scores) == {*RATES, 0.03}
+    assert set(search_outward(lambda lr: abs(lr - 0.003), RATES).scores) == set(RATES)
+    assert set(search_outward(lambda lr: abs(lr - 0.01), RATES).scores) == {*RATES, 0.03}
 
 
 def test_rates_that_fail_are_left_for_lower_ones():
-    tried = outward(lambda lr: math.nan if lr > 2e-4 else 7.0, RATES)
+    tried = search_outward(lambda lr: math.nan if lr > 2e-4 else 7.0, RATES)
     assert tried.best == LADDER[0]
-    assert tried.shown()["tried"]["0.01"] is None
+    assert tried.evidence()["tried"]["0.01"] is None
 
 
 def test_each_side_gets_its_best_rate_and_results_no_seed_of_the_search():
@@ -50,7 +50,7 @@ def test_each_side_gets_its_best_rate_and_results_no_seed_of_the_search():
         seen.append((side, lr, seed))
         return {"fast": abs(lr - 0.01), "slow": abs(lr - 0.001)}[side]
 
-    found = searched(BUDGET, ("fast", "slow"), run, lambda score: score)
+    found = compare_at_best_rates(BUDGET, ("fast", "slow"), run, lambda score: score)
     assert (found["fast"].lr, found["slow"].lr) == (0.01, 0.001)
     assert [lr for side, lr, seed in seen if seed in (3, 5)] == [0.01, 0.01, 0.001, 0.001]
     assert {seed for _, _, seed in seen} == {SEARCH_SEEDS[0], 3, 5}
@@ -58,7 +58,7 @@ def test_each_side_gets_its_best_rate_and_results_no_seed_of_the_search():
         *RATES,
         0.0003,
     ]
-    assert shown(found)["slow"]["best"] == 0.001
+    assert found["slow"].evidence()["best"] == 0.001
 
 
 def nan_above(limit):
@@ -71,9 +71,9 @@ def nan_above(limit):
 
 
 def test_a_rate_at_which_attention_meets_nan_is_never_the_best():
-    found = searched(BUDGET, ("one",), nan_above(0.005), lambda score: score)
+    found = compare_at_best_rates(BUDGET, ("one",), nan_above(0.005), lambda score: score)
     assert found["one"].lr < 0.005
-    assert shown(found)["one"]["tried"]["0.01"] is None
+    assert found["one"].evidence()["tried"]["0.01"] is None
     assert found["one"].diverged == []
 
 
@@ -84,31 +84,31 @@ def test_a_result_whose_training_diverges_is_data():
         return 1.0 if seed == 3 else BURST
 
     budget = Budget(quick=True, seeds=(3, 5, 7))
-    found = searched(budget, ("one",), run, lambda score: score, (0.01,), failed=9.0)
+    found = compare_at_best_rates(budget, ("one",), run, lambda score: score, (0.01,), failed=9.0)
     assert found["one"].results == [1.0, 9.0, BURST]
     assert found["one"].diverged == [5, 7]
-    words = cautions(shown(found), {"one": Words("this", "这个")})
-    assert words.en == " Diverged, which counts as nothing learned: this (seed 5, 7)."
+    words = caution({"one": found["one"].evidence()}, {"one": Words("this", "这个")})
+    assert words.en == "Diverged, which counts as nothing learned: this (seed 5, 7)."
     assert "这个（种子 5、7）" in words.zh
     with pytest.raises(NotFiniteError):  # what it counts as was not said
-        searched(budget, ("one",), run, lambda score: score, (0.01,))
+        compare_at_best_rates(budget, ("one",), run, lambda score: score, (0.01,))
 
 
 def test_the_search_is_stored_without_infinities_and_says_what_lies_at_the_edge():
-    inner = RateSearch({0.001: 3.0, 0.003: 1.0, 0.01: math.inf}).shown()
-    outer = RateSearch({0.003: 2.0, 0.01: 1.0}).shown()
+    inner = RateSearch({0.001: 3.0, 0.003: 1.0, 0.01: math.inf}).evidence()
+    outer = RateSearch({0.003: 2.0, 0.01: 1.0}).evidence()
     stored = {"inner": inner, "outer": outer}
     assert json.loads(json.dumps(stored, allow_nan=False)) == stored
     assert inner["tried"]["0.01"] is None
-    words = cautions(stored, {"inner": Words("one", "一"), "outer": Words("two", "二")})
+    words = caution(stored, {"inner": Words("one", "一"), "outer": Words("two", "二")})
     assert words.en.endswith("may lie beyond: two (0.01).")
     assert "二（0.01）" in words.zh
-    assert cautions(stored, {"inner": Words("one", "一")}) == Words("", "")
+    assert caution(stored, {"inner": Words("one", "一")}) == Words("", "")
 
 
 def test_one_rate_is_taken_without_a_search():
     seen = []
-    found = searched(
+    found = compare_at_best_rates(
         BUDGET,
         ("one",),
         lambda side, lr, seed: seen.append((lr, seed)) or 0.0,
@@ -116,7 +116,7 @@ def test_one_rate_is_taken_without_a_search():
         (0.02,),
     )
     assert seen == [(0.02, 3), (0.02, 5)]
-    assert shown(found)["one"] == {
+    assert found["one"].evidence() == {
         "best": 0.02,
         "edge": False,
         "tried": {"0.02": None},
@@ -127,6 +127,6 @@ def test_one_rate_is_taken_without_a_search():
 def test_progress_goes_from_nothing_to_almost_all():
     told = []
     budget = Budget(quick=True, seeds=(0, 1), progress=lambda done, what: told.append(done))
-    searched(budget, ("a", "b"), lambda side, lr, seed: lr, lambda score: score)
+    compare_at_best_rates(budget, ("a", "b"), lambda side, lr, seed: lr, lambda score: score)
     assert told == sorted(told)
     assert set(told) == {n / 10 for n in range(10)}

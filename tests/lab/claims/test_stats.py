@@ -9,10 +9,10 @@ from glasshead.lab.claims.stats import (
     Interval,
     cohens_d,
     difference,
-    geometric,
+    geometric_mean,
+    longest_run,
     mean,
     ratio,
-    unbroken,
 )
 
 values = st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=7)
@@ -62,9 +62,9 @@ def test_the_ratio_is_that_of_means():
 
 
 def test_paired_values_must_be_as_many():
-    with pytest.raises(ValueError, match="3 numbers against 2"):
+    with pytest.raises(ValueError, match="paired values need equal lengths, got 3 and 2"):
         difference([1, 2, 3], [1, 2])
-    with pytest.raises(ValueError, match="one number a seed"):
+    with pytest.raises(ValueError, match="one number per seed"):
         mean([])
 
 
@@ -90,12 +90,12 @@ def test_an_interval_prints_its_ends():
 
 @given(st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=7))
 def test_ratios_turned_around_average_to_the_ratio_turned_around(xs):
-    there, back = geometric(xs), geometric([1 / x for x in xs])
+    there, back = geometric_mean(xs), geometric_mean([1 / x for x in xs])
     assert there.value == pytest.approx(1 / back.value)
     assert (there.low, there.high) == pytest.approx((1 / back.high, 1 / back.low), rel=0.05)
 
 
 def test_what_passes_after_a_gap_does_not_count():
-    assert unbroken([4, 8, 16], [True, False, True]) == 4
-    assert unbroken([4, 8, 16], [False, True, True]) == 0
-    assert unbroken([4, 8, 16], [True] * 3) == 16
+    assert longest_run([4, 8, 16], [True, False, True]) == 4
+    assert longest_run([4, 8, 16], [False, True, True]) == 0
+    assert longest_run([4, 8, 16], [True] * 3) == 16

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from glasshead.lab.claims import timing
-from glasshead.lab.claims.timing import LEAST, by_turns
+from glasshead.lab.claims.timing import LEAST, time_by_turns
 
 
 @pytest.fixture
@@ -32,16 +32,16 @@ def works(clock, *seconds):
 
 def test_the_fastest_run_of_each_counts_and_the_first_does_not(clock):
     some, _ = works(clock, [1, 7, 3, 5], [2, 13, 11])
-    assert by_turns(some, 17) == [3, 11]
+    assert time_by_turns(some, 17) == [3, 11]
 
 
 def test_works_take_turns_until_the_time_is_up(clock):
     some, ran = works(clock, [2], [3])
-    by_turns(some, 31)
+    time_by_turns(some, 31)
     assert ran == [0, 1] * (1 + 7)  # once to warm up; seven turns of 5 s are the first beyond 31
 
 
 def test_slow_works_run_a_least_number_of_times(clock):
     some, ran = works(clock, [50], [70])
-    by_turns(some, 1)
+    time_by_turns(some, 1)
     assert ran == [0, 1] * (1 + LEAST)

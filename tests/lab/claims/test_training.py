@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from glasshead.errors import NotFiniteError
-from glasshead.lab.claims.rnn import LSTMReader, LSTMSeq2Seq, count, equal
+from glasshead.lab.claims.models import LSTMReader, LSTMSeq2Seq, count_parameters, match_parameters
 from glasshead.lab.claims.search import BURST
-from glasshead.lab.claims.training import Course, TextTask, fit
+from glasshead.lab.claims.training import LossCurve, TextTask, fit
 from glasshead.model.gpt import GPT, GPTConfig
 
 
@@ -38,19 +38,19 @@ def test_a_training_that_bursts_ends_at_a_number():
     task = TextTask(block=8, batch_size=8, characters=2_000)
     model = task.gpt(5, n_layers=1, n_heads=2, d_model=16)
     course = task.train(model, lr=math.inf, seed=5, steps=3, points=3, seen=True)
-    assert course == Course([1, 2, 3], [BURST] * 3, [BURST] * 3)
+    assert course == LossCurve([1, 2, 3], [BURST] * 3, [BURST] * 3)
 
 
 @pytest.mark.parametrize("parameters", [20_011, 50_021, 97_001])
 def test_recurrent_models_are_as_large_as_what_they_are_compared_with(parameters):
     for kind in (LSTMReader, LSTMSeq2Seq):
-        made = equal(lambda width, kind=kind: kind(13, width), parameters)
-        assert abs(count(made) / parameters - 1) < 0.02
+        made = match_parameters(lambda width, kind=kind: kind(13, width), parameters)
+        assert abs(count_parameters(made) / parameters - 1) < 0.02
 
 
 def test_a_size_that_no_width_comes_near_to_is_refused():
     with pytest.raises(ValueError, match="within 2%"):
-        equal(lambda width: LSTMReader(13, width), 100)
+        match_parameters(lambda width: LSTMReader(13, width), 100)
 
 
 def test_open_gates_keep_a_state_and_shut_ones_do_not():
@@ -98,4 +98,4 @@ def test_a_text_task_learns_and_repeats_itself():
 def test_knowing_frequencies_beats_knowing_nothing():
     task = TextTask(block=8, batch_size=8)
     untrained = GPT(GPTConfig(task.vocab_size, max_len=8, n_layers=0, d_model=8))
-    assert task.unigram() < math.log(untrained.config.vocab_size) - 0.5
+    assert task.unigram_loss() < math.log(untrained.config.vocab_size) - 0.5

@@ -1,10 +1,10 @@
-"""What the words of a sentence look at in a model, and what it says when they may not.
+"""Record the attention maps of a model, and hide single words from its attention.
 
-with looking(attentions(model.encoder)) as maps:
+with record_weights(self_attentions(model.encoder)) as maps:
     model(ids)
 maps[layer]                                     # (B, H, T, S), exact, one for each call
 
-with cut(attentions(model.encoder), queries, keys):
+with hide_keys(self_attentions(model.encoder), queries, keys):
     model(ids)                                  # query queries[b] does not see key keys[b]
 """
 
@@ -22,16 +22,18 @@ from glasshead.model.layers import CrossBlock
 from glasshead.model.transformer import Decoder, Encoder
 from glasshead.observe.hooks import attach_hooks
 
-__all__ = ["attentions", "crossings", "cut", "looking"]
+__all__ = ["Head", "cross_attentions", "hide_keys", "record_weights", "self_attentions"]
+
+Head = tuple[int, int]  # layer and head, from 0 on
 
 
-def attentions(part: Encoder | Decoder) -> list[MultiHeadAttention]:
-    """The self-attention of each layer."""
+def self_attentions(part: Encoder | Decoder) -> list[MultiHeadAttention]:
+    """Return the self-attention of each layer."""
     return [_attention(block, "attention") for block in part.blocks]
 
 
-def crossings(part: Decoder) -> list[MultiHeadAttention]:
-    """The cross-attention of each layer."""
+def cross_attentions(part: Decoder) -> list[MultiHeadAttention]:
+    """Return the cross-attention of each layer."""
     return [_attention(block, "cross") for block in part.blocks if isinstance(block, CrossBlock)]
 
 
@@ -42,32 +44,33 @@ def _attention(block: nn.Module, name: str) -> MultiHeadAttention:
 
 
 @contextmanager
-def looking(layers: Sequence[MultiHeadAttention]) -> Iterator[list[Tensor]]:
-    """The exact weights of every call, in the order of the calls. Changes no bit of the output."""
+def record_weights(layers: Sequence[MultiHeadAttention]) -> Iterator[list[Tensor]]:
+    """Collect the exact weights of every call, in the order of the calls.
+
+    Changes no bit of the output.
+    """
     maps: list[Tensor] = []
-    with attach_hooks({layer: _Look(maps) for layer in layers}):
+    with attach_hooks({layer: _WeightsHook(maps) for layer in layers}):
         yield maps
 
 
 @contextmanager
-def cut(
-    layers: Sequence[MultiHeadAttention],
-    queries: Tensor,
-    keys: Tensor,
-    only: tuple[int, int] | None = None,
+def hide_keys(
+    layers: Sequence[MultiHeadAttention], queries: Tensor, keys: Tensor, only: Head | None = None
 ) -> Iterator[list[Tensor]]:
     """Hide key keys[b] from query queries[b] of each sequence b, before the softmax.
 
-    In all heads of all layers, or in `only` one (layer, head). All other edges stay. The weights
-    of the layers that were changed are kept as in `looking`.
+    In all heads of all layers, or in `only` one. All other edges stay. The weights of the layers
+    that were changed are collected as in `record_weights`.
     """
     maps: list[Tensor] = []
     chosen = layers if only is None else [layers[only[0]]]
-    with attach_hooks({layer: _Cut(maps, queries, keys, only and only[1]) for layer in chosen}):
+    head = None if only is None else only[1]
+    with attach_hooks({layer: _HidingHook(maps, queries, keys, head) for layer in chosen}):
         yield maps
 
 
-class _Look(AttentionHook):
+class _WeightsHook(AttentionHook):
     """Adds the weights of each call to a list."""
 
     def __init__(self, maps: list[Tensor]) -> None:
@@ -80,8 +83,8 @@ class _Look(AttentionHook):
         return context
 
 
-class _Cut(AttentionHook):
-    """Replaces the context by that of the same call with one pair of each sequence hidden."""
+class _HidingHook(AttentionHook):
+    """Replaces the context by that of the same call with one key of each sequence hidden."""
 
     def __init__(self, maps: list[Tensor], queries: Tensor, keys: Tensor, head: int | None) -> None:
         self.maps, self.queries, self.keys, self.head = maps, queries, keys, head
