@@ -264,7 +264,7 @@ def test_what_is_no_run_is_one_clear_error(tmp_path):
     for name, message in (
         ("peoms", "does not exist"),
         ("empty", "cannot read config.json"),
-        ("poems/config.json", "not a run but a file"),
+        ("poems/config.json", "is a file, not a run"),
     ):
         with pytest.raises(CheckpointError, match=message) as caught:
             load(tmp_path / name)

@@ -113,7 +113,7 @@ def translate(
     if not isinstance(run.model, Transformer):
         raise _wrong_kind(run, "does not translate", "translate")
     config = SearchConfig(beam=beam, alpha=alpha)
-    translator = Translator(run.model, run.tokenizer, config, lowercase=run.reads_small_letters)
+    translator = Translator(run.model, run.tokenizer, config, lowercase=run.config.lowercase)
     best = [found.best.text for found in translator([text] if isinstance(text, str) else text)]
     return best[0] if isinstance(text, str) else best
 

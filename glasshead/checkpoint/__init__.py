@@ -1,29 +1,22 @@
-"""A run's folder, written so that no kill can lose it. Nothing in it can run code.
+"""The folder of a run, written so that a kill at any moment loses nothing. It holds no code.
 
     runs/NAME/
-      config.json           what the model is, how it is trained, on which text
+      config.json           what the model is, how it is trained, on what
       tokenizer.json
       model.safetensors     the best parameters so far: what `load` reads
       state/last.safetensors, state/previous.safetensors
-                            all that resuming needs: parameters, optimizer, RNG, counters;
-                            folders (`sharded.py`) where several processes train
+                            checkpoints: parameters, optimizer, RNG, counters; folders
+                            (`sharded.py`) if several processes train
 
-Every file is written under a temporary name, synced and renamed. Whoever reads it, after
-whatever kill, finds the old one or the new one, whole.
+Every file is written under a temporary name, synced and renamed: a reader finds the old file or the
+new one, complete.
 """
 
 from glasshead.checkpoint.exporting import Exported, export_model
 from glasshead.checkpoint.foreign_model import kind_of
 from glasshead.checkpoint.importing import import_model, load
-from glasshead.checkpoint.run import (
-    KINDS,
-    Run,
-    RunConfig,
-    RunFolder,
-    State,
-    load_parameters,
-    parameters,
-)
+from glasshead.checkpoint.run import KINDS, Run, RunConfig, load_parameters, parameters
+from glasshead.checkpoint.run_folder import RunFolder, State
 
 __all__ = [
     "KINDS",

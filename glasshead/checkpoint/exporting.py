@@ -1,22 +1,19 @@
-"""A run becomes a folder that the transformers library, and whatever reads its folders, loads; or
-one GGUF file."""
+"""Export a run as a folder of the transformers library, or as a GGUF file."""
 
 import json
-import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from glasshead.checkpoint.files import atomic_write, sync_folder, write_error, write_tensors
+from glasshead.checkpoint.files import atomic_path, atomic_write, write_tensors
 from glasshead.checkpoint.gguf_writer import check_gguf, write_gguf
 from glasshead.checkpoint.model_card import model_card
-from glasshead.checkpoint.run import KINDS, RunFolder, parameters
+from glasshead.checkpoint.run import KINDS, RunConfig, check_parameters, parameters
+from glasshead.checkpoint.run_folder import RunFolder
 from glasshead.checkpoint.safetensors_folder import SafetensorsFolder
 from glasshead.errors import CheckpointError
 from glasshead.model.pretrained import HoldingFamily, ParameterSource, family_for
@@ -26,6 +23,8 @@ from glasshead.text.sentencepiece_model import sentencepiece_model
 from glasshead.text.tokenizer import MarianTokenizer, Tokenizer
 
 __all__ = ["Exported", "export_model"]
+
+Specials: TypeAlias = dict[str, tuple[str | None, Any]]  # text and id, by name
 
 
 @dataclass(frozen=True)
@@ -45,124 +44,126 @@ def export_model(run: str | Path, out: str | Path) -> Exported:
 
     Args:
         run: a run's folder.
-        out: the folder to make: config.json, safetensors, tokenizer and a model card, in the family
-            that is the same model. Where none is, the error lists what stands in the way. A name
-            that ends in .gguf makes the one file that llama.cpp runs.
+        out: the folder to create, with config.json, safetensors, tokenizer and a model card. A name
+            that ends in .gguf is a single file, which llama.cpp runs.
+
+    Raises:
+        GlassheadError: no family of the transformers library is the same model; the error lists the
+            settings that prevent it.
     """
-    opened, out = RunFolder.open(run), Path(out)
-    about = opened.config
+    folder, out = RunFolder.open(run), Path(out)
+    about = folder.config
     with torch.device("meta"):
         own = parameters(about.new_model())
     config: Any = KINDS[about.kind][0](**about.model)
     imported = about.data.get("imported", {})
     family = family_for(about.kind, config, imported.get("family"))
-    tokenizer = opened.tokenizer()
-    weights = SafetensorsFolder(opened.path)
-    _check(weights.shapes, own, opened.path)
-    to_file = out.suffix.lower() == ".gguf"
-    if to_file and out.is_dir():
+    tokenizer, tensors = folder.tokenizer(), SafetensorsFolder(folder.path)
+    check_parameters(own, tensors.shapes, folder.path / "model.safetensors")
+    is_gguf = out.suffix.lower() == ".gguf"
+    if is_gguf and out.is_dir():
         raise CheckpointError(
-            f"{out} is a folder, which is in the way of the file",
+            f"{out} is a folder, so no file of this name can be written",
             hint="remove it, or choose another -o",
         )
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise CheckpointError(f"{out} exists already", hint="choose another --out")
-    marks, n_params = _marks(tokenizer, imported), sum(tensor.numel() for tensor in own.values())
-    if to_file:
+        raise CheckpointError(f"{out} exists already", hint="choose another -o")
+    specials = _special_tokens(tokenizer, imported)
+    exported = Exported(out, family.architecture, sum(tensor.numel() for tensor in own.values()))
+    shapes, read = _convert(family, config, tensors)
+    if is_gguf:
         settings = {"model_type": family.name, **family.settings(config)}
-        shapes, read = _tensors(family, config, weights)
         check_gguf(settings, shapes)
-        numbers = {name: number for name, (_, number) in marks.items()}
-        fields = tokenizer_fields(
-            tokenizer, numbers, config.vocab_size, imported.get("chat_template")
-        )
+        ids = {name: number for name, (_, number) in specials.items()}
+        fields = tokenizer_fields(tokenizer, ids, config.vocab_size, imported.get("chat_template"))
         write_gguf(out, settings, shapes, read, fields)
-        return Exported(out, family.architecture, n_params)
-    files = tokenizer_files(tokenizer, lowercase=about.reads_small_letters)
-    ids = {f"{name}_id": number for name, (_, number) in marks.items()}
+        return exported
+    dtype = str(next(iter(tensors.shapes.values())).dtype).removeprefix("torch.")
+    files = _transformers_files(about, config, family, tokenizer, specials, dtype)
+    files["README.md"] = model_card(folder, out.name, family, exported.n_params).encode()
+    with atomic_path(out) as new:
+        new.mkdir()
+        with atomic_write(new / "model.safetensors") as file:
+            write_tensors(file, shapes, {"format": "pt"}, read)
+        for name, content in files.items():
+            with atomic_write(new / name) as file:
+                file.write(content)
+    return exported
+
+
+def _transformers_files(
+    about: RunConfig,
+    config: Any,
+    family: HoldingFamily[Any],
+    tokenizer: Tokenizer,
+    specials: Specials,
+    dtype: str,
+) -> dict[str, bytes]:
+    """Return the contents of all files but the tensors and the model card."""
+    imported = about.data.get("imported", {})
+    files = tokenizer_files(tokenizer, lowercase=about.lowercase)
+    ids = {f"{name}_id": number for name, (_, number) in specials.items()}
     search: dict[str, Any] = {}
     if about.kind == "transformer":
         ids["decoder_start_token_id"] = tokenizer.specials["<bos>"]
-        search = imported.get("generation") or _search(tokenizer, config)
+        search = imported.get("generation") or _search_settings(tokenizer, config)
         ids["forced_eos_token_id"] = search.get("forced_eos_token_id")
-    dtype = str(next(iter(weights.shapes.values())).dtype).removeprefix("torch.")
     settings = {
         "architectures": [family.architecture],
         "model_type": family.name,
         **family.settings(config),
         **ids,
         "dtype": dtype,
-        "torch_dtype": dtype,  # as programs older than transformers 5 call it
+        "torch_dtype": dtype,  # for programs older than transformers 5
     }
-    spoken = _tokenizer_config(config, tokenizer, marks, imported)
-    # Without an end of its own, llama.cpp would take the third character for one.
-    ends = family.name == "llama" and "<eos>" in tokenizer.specials
-    if ends and (pieces := sentencepiece_model(tokenizer)) is not None:
+    tokenizer_config = _tokenizer_config(config, tokenizer, specials, imported)
+    # Without an <eos>, llama.cpp would use the third character as one.
+    has_end = family.name == "llama" and "<eos>" in tokenizer.specials
+    if has_end and (pieces := sentencepiece_model(tokenizer)) is not None:
         files["tokenizer.model"] = pieces
-        # Its converter would take both for granted.
-        spoken |= {"add_prefix_space": False, "add_bos_token": False}
-    with _own_folder(out) as made:
-        shapes, read = _tensors(family, config, weights)
-        with atomic_write(made / "model.safetensors") as file:
-            write_tensors(file, shapes, {"format": "pt"}, read)
-        for name, data in (
-            ("config.json", settings),
-            ("generation_config.json", {**search, **ids}),
-            ("tokenizer_config.json", spoken),
-        ):
-            files[name] = (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
-        files["README.md"] = model_card(opened, out.name, family, n_params).encode()
-        for name, content in files.items():
-            with atomic_write(made / name) as file:
-                file.write(content)
-    return Exported(out, family.architecture, n_params)
+        # The converter of llama.cpp assumes both to be true.
+        tokenizer_config |= {"add_prefix_space": False, "add_bos_token": False}
+    for name, data in (
+        ("config.json", settings),
+        ("generation_config.json", {**search, **ids}),
+        ("tokenizer_config.json", tokenizer_config),
+    ):
+        files[name] = (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
+    return files
 
 
-@contextmanager
-def _own_folder(out: Path) -> Iterator[Path]:
-    """A folder that no other export writes into. It becomes `out` once it is whole, or is gone."""
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=f".{out.name}.", suffix=".new", dir=out.parent) as own:
-            made = Path(own, out.name)
-            made.mkdir()
-            yield made
-            os.replace(made, out)
-        sync_folder(out.parent)
-    except OSError as error:
-        raise write_error(f"cannot make the folder {out}", error) from None
-
-
-def _tensors(
-    family: HoldingFamily[Any], config: Any, weights: SafetensorsFolder
+def _convert(
+    family: HoldingFamily[Any], config: Any, tensors: SafetensorsFolder
 ) -> tuple[dict[str, Tensor], Callable[[str], Tensor]]:
-    """Theirs on the meta device, and what reads one by its name."""
+    """Return the family's tensors on the meta device, and a function that reads one by its name."""
     shapes, owners = dict[str, Tensor](), dict[str, ParameterSource]()
     for entry in family.entries(config):
-        if entry.ours in weights.shapes:
-            parts = entry.split(weights.shapes[entry.ours])
-        else:  # a bias that ours does without
+        if entry.ours in tensors.shapes:
+            parts = entry.split(tensors.shapes[entry.ours])
+        else:  # a bias that our model does not have
             assert entry.zero, entry.ours
-            weight = weights.shapes[entry.beside or entry.ours.removesuffix("bias") + "weight"]
+            weight = tensors.shapes[entry.beside or entry.ours.removesuffix("bias") + "weight"]
             parts = entry.split(torch.empty(len(weight), dtype=weight.dtype, device="meta"))
         shapes |= parts
         owners |= dict.fromkeys(parts, entry)
 
     def read(name: str) -> Tensor:
         entry = owners[name]
-        if entry.ours not in weights.shapes:
+        if entry.ours not in tensors.shapes:
             return torch.zeros(shapes[name].shape, dtype=shapes[name].dtype)
-        return entry.split(weights.read(entry.ours))[name]
+        return entry.split(tensors.read(entry.ours))[name]
 
     return shapes, read
 
 
-def _marks(tokenizer: Tokenizer, imported: Mapping[str, Any]) -> dict[str, tuple[str | None, Any]]:
-    """Name and id of the special tokens. Those that are not there are said not to be, or their
-    programs would take other ids for them."""
+def _special_tokens(tokenizer: Tokenizer, imported: Mapping[str, Any]) -> Specials:
+    """Return text and id of the special tokens.
+
+    Missing ones are None, and written so: programs would otherwise use other ids for them.
+    """
     tokens, ids = imported.get("tokens", {}), imported.get("ids", {})
     usual = {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>"}
-    found: dict[str, tuple[str | None, Any]] = {}
+    found: Specials = {}
     for name, own in usual.items():
         word = tokens.get(name, own)
         number = ids.get(f"{name}_id", tokenizer.specials.get(word, tokenizer.specials.get(own)))
@@ -170,9 +171,9 @@ def _marks(tokenizer: Tokenizer, imported: Mapping[str, Any]) -> dict[str, tuple
     return found
 
 
-def _search(tokenizer: Tokenizer, config: Any) -> dict[str, Any]:
-    """So that their bare `generate` writes what `glasshead translate --beam 1` does: nothing that
-    stands for no text, and as much as the model can."""
+def _search_settings(tokenizer: Tokenizer, config: Any) -> dict[str, Any]:
+    """Make transformers' `generate` write what `glasshead translate --beam 1` does: no special
+    tokens, and as much text as the model can."""
     never = sorted({*tokenizer.specials.values()} - {tokenizer.specials["<eos>"]})
     return {"max_length": config.max_len, "bad_words_ids": [[number] for number in never]}
 
@@ -180,7 +181,7 @@ def _search(tokenizer: Tokenizer, config: Any) -> dict[str, Any]:
 def _tokenizer_config(
     config: Any,
     tokenizer: Tokenizer,
-    marks: Mapping[str, tuple[str | None, Any]],
+    specials: Specials,
     imported: Mapping[str, Any],
 ) -> dict[str, Any]:
     if isinstance(tokenizer, MarianTokenizer):
@@ -191,10 +192,10 @@ def _tokenizer_config(
             **imported.get("languages", {}),
             **imported.get("tokens", {}),
         }
-    named = {name: word for name, (word, _) in marks.items() if word is not None}
+    named = {name: word for name, (word, _) in specials.items() if word is not None}
     template = imported.get("chat_template")
     return {
-        # Not a class of one family, which would put its own ways in the place of the file's.
+        # Not a class of one family, which would override what tokenizer.json says.
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": config.max_len,
         "clean_up_tokenization_spaces": False,
@@ -203,17 +204,3 @@ def _tokenizer_config(
         **named,
         **({"chat_template": template} if template else {}),
     }
-
-
-def _check(given: Mapping[str, Tensor], own: Mapping[str, Tensor], path: Path) -> None:
-    hint = "config.json and model.safetensors are not of one run; put back the one that was changed"
-    if odd := sorted(own.keys() ^ given.keys()):
-        what = "lacks" if odd[0] in own else "has an unknown"
-        raise CheckpointError(f"{path}/model.safetensors {what} '{odd[0]}'", hint)
-    for name, tensor in own.items():
-        if tensor.shape != given[name].shape:
-            raise CheckpointError(
-                f"{path}/model.safetensors has '{name}' of shape {tuple(given[name].shape)}, "
-                f"but config.json makes it {tuple(tensor.shape)}",
-                hint,
-            )

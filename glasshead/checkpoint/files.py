@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and tensors in them."""
+"""Write files that are complete or absent, and tensors in them."""
 
 import errno
 import json
@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 import torch
@@ -16,7 +17,9 @@ from torch import Tensor
 from glasshead.errors import CheckpointError
 
 __all__ = [
+    "DTYPES",
     "atomic_folder",
+    "atomic_path",
     "atomic_write",
     "read_tensors",
     "shard_like",
@@ -25,23 +28,23 @@ __all__ = [
     "write_tensors",
 ]
 
-_DTYPES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
+DTYPES = {  # by their names in safetensors files
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
 }
 
 
 @contextmanager
 def atomic_write(path: Path, before: Callable[[], None] = lambda: None) -> Iterator[BinaryIO]:
-    """A file to write to. It takes the place of `path` once it is whole and on the disk.
+    """Yield a file to write to. It replaces `path` once it is complete and on the disk.
 
-    `before` is called right before it does.
+    `before` is called right before the replacement.
     """
     temporary = path.with_name(f".{path.name}.new")
     try:
@@ -59,7 +62,7 @@ def atomic_write(path: Path, before: Callable[[], None] = lambda: None) -> Itera
 
 def sync_folder(folder: Path) -> None:
     """Bring the renames in a folder to the disk."""
-    with suppress(PermissionError):  # Windows opens no folders, and needs none
+    with suppress(PermissionError):  # Windows cannot open folders, and does not need it
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -69,7 +72,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """A folder to write into. It becomes `path` once everything is in it, or is gone."""
+    """Yield a folder to write into. It becomes `path` at the end, or is removed on an error."""
     made = path.with_name(f".{path.name}.new")
     try:
         shutil.rmtree(made, ignore_errors=True)
@@ -79,16 +82,29 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         sync_folder(path.parent)
     except OSError as error:
         shutil.rmtree(made, ignore_errors=True)
-        raise write_error(f"cannot make the folder {path}", error) from None
+        raise write_error(f"cannot create the folder {path}", error) from None
     except BaseException:
         shutil.rmtree(made, ignore_errors=True)
         raise
 
 
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a path of our own, for a file or a folder. It becomes `path` at the end."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=f".{path.name}.", suffix=".new", dir=path.parent) as own:
+            yield Path(own, path.name)
+            os.replace(Path(own, path.name), path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise write_error(f"cannot write {path}", error) from None
+
+
 def write_error(what: str, error: OSError) -> CheckpointError:
     """
-    >>> str(write_error("cannot make the folder a/b", NotADirectoryError(20, "Not a directory")))
-    'cannot make the folder a/b: a file is in the way'
+    >>> str(write_error("cannot create the folder a/b", NotADirectoryError(20, "Not a directory")))
+    'cannot create the folder a/b: a file is in the way'
     """
     why, hint = error.strerror or error, "choose another --out"
     if isinstance(error, FileExistsError | NotADirectoryError):
@@ -104,22 +120,23 @@ def write_tensors(
     about: dict[str, str],
     read: Callable[[str], Tensor] | None = None,
 ) -> None:
-    """A safetensors file, tensor by tensor.
+    """Write a safetensors file, tensor by tensor.
 
-    With `read`, which gives a tensor by its name, `tensors` may be on the meta device: only one
+    With `read`, which returns a tensor by its name, `tensors` may be on the meta device: only one
     at a time is in memory.
 
-    The library's own writer makes a temporary file of its own, which a kill leaves behind, and
-    hides the number of an error; `save` to bytes would need the memory twice.
+    The library's own writer creates a temporary file, which a kill leaves behind, and hides the
+    number of an error; its `save` to bytes needs the memory twice.
     """
-    # Wide types first: then each tensor starts at a multiple of its width.
+    # Wide types first, so that each tensor starts at a multiple of its width.
     order = sorted(tensors.items(), key=lambda item: -item[1].element_size())
     header: dict[str, Any] = {"__metadata__": about}
+    names = {dtype: name for name, dtype in DTYPES.items()}
     end = 0
     for name, tensor in order:
         start, end = end, end + tensor.numel() * tensor.element_size()
         header[name] = {
-            "dtype": _DTYPES[tensor.dtype],
+            "dtype": names[tensor.dtype],
             "shape": list(tensor.shape),
             "data_offsets": [start, end],
         }
@@ -135,9 +152,9 @@ def write_tensors(
 def read_tensors(
     path: Path, like: Callable[[str], Tensor | None] | None = None
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and what is written about them; with `like`, this process's part of each."""
+    """Read the tensors and the metadata of a file; with `like`, this process's shard of each."""
     if not path.exists():
-        raise CheckpointError(f"{path} is missing", hint="take it from a copy")
+        raise CheckpointError(f"{path} is missing", hint="restore it from a backup")
     try:
         with safe_open(path, framework="pt") as file:
             found = {}
@@ -145,19 +162,21 @@ def read_tensors(
                 tensor = file.get_tensor(name)
                 if like is not None:
                     tensor = shard_like(tensor, like(name))
-                found[name] = tensor.clone()  # the library's lie in the file; ours must outlive it
+                found[name] = tensor.clone()  # the library's is a view of the file
             return found, file.metadata() or {}
     except (SafetensorError, OSError, ValueError, RuntimeError, KeyError) as error:
-        raise CheckpointError(f"{path} is damaged: {error}", hint="take it from a copy") from None
+        raise CheckpointError(
+            f"{path} is damaged: {error}", hint="restore it from a backup"
+        ) from None
 
 
 def shard_like(tensor: Tensor, like: Tensor | None) -> Tensor:
-    """What this process has of a whole tensor, if `like` is in parts and has its shape."""
+    """Return this process's shard of a tensor, if `like` is sharded and has its shape."""
     if like is None:
         return tensor
     from torch.distributed.tensor import DTensor, distribute_tensor
 
     if not isinstance(like, DTensor) or like.shape != tensor.shape:
         return tensor
-    here = tensor.to(like.device)
-    return distribute_tensor(here, like.device_mesh, like.placements, src_data_rank=None)
+    local = tensor.to(like.device)
+    return distribute_tensor(local, like.device_mesh, like.placements, src_data_rank=None)

@@ -1,4 +1,4 @@
-"""Where a model of another program comes from: a folder, a name on the hub, or a GGUF file."""
+"""Open a model of another program: a folder, a name on the hub, or a GGUF file."""
 
 import json
 import re
@@ -8,14 +8,14 @@ from textwrap import shorten
 from typing import Any, Literal
 
 from glasshead.checkpoint.gguf_reader import GGUFFile
-from glasshead.checkpoint.safetensors_folder import SafetensorsFolder, Weights, read_json
+from glasshead.checkpoint.safetensors_folder import ForeignTensors, SafetensorsFolder, read_json
 from glasshead.errors import InputError, install_hint, near_file
 from glasshead.text.hugging_face import find_tokenizer
 from glasshead.text.tokenizer import Tokenizer
 
-__all__ = ["ForeignModel", "kind_of", "open_source"]
+__all__ = ["ForeignModel", "kind_of", "open_foreign"]
 
-# What a model is made of; nothing of it is pickled and nothing is code.
+# The files of a model that are fetched from the hub: nothing pickled, no code.
 _FILES = ["*.json", "*.safetensors", "vocab.txt", "merges.txt", "*.spm"]
 _TOKENS = (
     "bos_token",
@@ -39,19 +39,19 @@ _IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 @dataclass(frozen=True, eq=False)
 class ForeignModel:
-    """A model of another program, its tensors not yet read."""
+    """A model of another program, whose tensors are not read yet."""
 
     name: str
-    config: dict[str, Any]  # as config.json has it
-    weights: Weights
+    config: dict[str, Any]  # as in config.json
+    tensors: ForeignTensors
     tokenizer: Tokenizer
-    kept: dict[str, Any] = field(default_factory=dict)  # what the run is to remember
+    extras: dict[str, Any] = field(default_factory=dict)  # what the run's config.json keeps
 
 
 def kind_of(path: str | Path) -> Literal["run", "transformers", "gguf", "glass"]:
-    """What a path seems to hold, by its name and its config.json.
+    """Return what a path seems to hold, by its name and its config.json.
 
-    "run" is also the answer where nothing fits: whoever reads the run says what is wrong.
+    The default is "run": reading it raises the error that says what is wrong.
     """
     path = Path(path)
     match path.suffix.lower():
@@ -67,7 +67,7 @@ def kind_of(path: str | Path) -> Literal["run", "transformers", "gguf", "glass"]
     return "transformers" if theirs else "run"
 
 
-def open_source(source: str | Path) -> ForeignModel:
+def open_foreign(source: str | Path) -> ForeignModel:
     path = Path(source)
     if not path.exists():
         path = _from_hub(str(source))
@@ -75,34 +75,36 @@ def open_source(source: str | Path) -> ForeignModel:
         return _from_gguf(path)
     if not path.is_dir():
         raise InputError(
-            f"{path} is not a folder, nor a file .gguf",
-            hint="name the folder that config.json lies in",
+            f"{path} is neither a folder nor a .gguf file",
+            hint="name the folder that contains config.json",
         )
     config = read_json(path / "config.json")
     if "format" in config and "model_type" not in config:
-        raise InputError(f"{path} is a run already", hint="use it as it is")
-    kept = _kept(path, config)
-    return ForeignModel(str(source), config, SafetensorsFolder(path), find_tokenizer(path), kept)
+        raise InputError(
+            f"{path} is a run already", hint=f"use it as it is: glasshead generate {path} PROMPT"
+        )
+    tensors, extras = SafetensorsFolder(path), _read_extras(path, config)
+    return ForeignModel(str(source), config, tensors, find_tokenizer(path), extras)
 
 
 def _from_gguf(path: Path) -> ForeignModel:
-    """With the tokenizer that lies beside it, if one does."""
+    """Open a file, with the tokenizer.json beside it if there is one."""
     file, beside = GGUFFile(path), path.parent / "tokenizer.json"
     tokenizer = find_tokenizer(path.parent) if beside.is_file() else file.tokenizer()
-    return ForeignModel(str(path), file.config, file, tokenizer, file.kept)
+    return ForeignModel(str(path), file.config, file, tokenizer, file.extras)
 
 
-def _kept(path: Path, config: dict[str, Any]) -> dict[str, Any]:
-    """What the model needs elsewhere and a run has no other place for: its special tokens, how a
-    chat is written, and of a translator its languages and how it is searched."""
+def _read_extras(path: Path, config: dict[str, Any]) -> dict[str, Any]:
+    """Read what a run has no other place for: special tokens, chat template, and of a translator
+    its languages and the settings of its beam search."""
     jinja = path / "chat_template.jinja"
     about, generation = (
         read_json(file) if (file := path / name).is_file() else {}
         for name in ("tokenizer_config.json", "generation_config.json")
     )
-    tokens = {name: _word(about.get(name)) for name in _TOKENS}
+    tokens = {name: _token_text(about.get(name)) for name in _TOKENS}
     ids = {name: generation.get(name, config.get(name)) for name in _IDS}
-    kept: dict[str, Any] = {
+    extras: dict[str, Any] = {
         "tokens": {name: word for name, word in tokens.items() if word},
         "ids": {name: number for name, number in ids.items() if _is_id(number)},
     }
@@ -110,25 +112,25 @@ def _kept(path: Path, config: dict[str, Any]) -> dict[str, Any]:
     if jinja.is_file() and jinja.stat().st_size < 1 << 20:
         template = jinja.read_text(encoding="utf-8", errors="replace")
     if isinstance(template, str):
-        kept["chat_template"] = template
+        extras["chat_template"] = template
     if config.get("model_type") == "marian":
         languages = {name: about.get(name) for name in ("source_lang", "target_lang")}
-        kept["languages"] = {name: code for name, code in languages.items() if code}
-        # Older folders have it among the settings of the model.
+        extras["languages"] = {name: code for name, code in languages.items() if code}
+        # Older folders have them among the settings of the model.
         found = generation or {name: config[name] for name in _SEARCH if name in config}
         origin = ("transformers_version", "_from_model_config")
-        kept["generation"] = {name: v for name, v in found.items() if name not in origin}
-    return kept
+        extras["generation"] = {name: v for name, v in found.items() if name not in origin}
+    return extras
 
 
-def _word(token: object) -> str | None:
-    """A special token, which may be written with how it is to be stripped."""
+def _token_text(token: object) -> str | None:
+    """Return the text of a special token, which may be an object with further settings."""
     content = token.get("content") if isinstance(token, dict) else token
     return content if isinstance(content, str) else None
 
 
 def _is_id(number: object) -> bool:
-    """One id, or several that all end a text."""
+    """Whether it is one id, or several that all end a text."""
     return type(number) is int or (
         isinstance(number, list) and bool(number) and all(type(n) is int for n in number)
     )
@@ -140,23 +142,23 @@ def _from_hub(name: str) -> Path:
         or name.startswith(".")
         or name.lower().endswith(".gguf")
     ):
-        hint = near_file(name, "name a folder, or a model of the hub")
+        hint = near_file(name, "name a folder, or a model on the hub such as Qwen/Qwen3-0.6B")
         raise InputError(f"{name} does not exist", hint=hint)
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
         raise InputError(
-            f"{name} does not exist here, and huggingface_hub, which could fetch it, is not "
+            f"{name} does not exist here, and huggingface_hub, which could download it, is not "
             "installed",
             hint=near_file(name, f"name a folder, or {install_hint('hf')}"),
         ) from None
     try:
-        # Only the top folder: others hold the same model in other formats.
+        # Only the top folder: others have the same model in other formats.
         found = snapshot_download(name, allow_patterns=_FILES, ignore_patterns=["*/*"])
     except Exception as error:  # whatever can go wrong on a network
         said = shorten(str(error), 160, placeholder=" …")
         raise InputError(
-            f"{name} does not exist here, and the hub does not give it: {said}",
+            f"{name} does not exist here, and cannot be downloaded from the hub: {said}",
             hint=near_file(name, "name a folder, or check the name and the network"),
         ) from None
     return Path(found)

@@ -1,20 +1,20 @@
-"""A model in one GGUF file, as llama.cpp keeps it, seen as the folder that it was made from.
+"""Read a model from a GGUF file, the format of llama.cpp, as if it were a transformers folder.
 
-The `gguf` package knows the file's layout and its many ways to quantise; tensors become float32,
-one at a time.
+The `gguf` package knows the layout of the file and its many kinds of quantisation. Quantised
+tensors become float32, one at a time.
 """
 
+import os
 import re
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from glasshead.checkpoint.gguf_header import check_lengths
 from glasshead.errors import InputError, install_hint
 from glasshead.text.gguf_tokenizer import read_tokenizer
 from glasshead.text.tokenizer import Tokenizer
@@ -38,31 +38,35 @@ NAMES = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
-_KEPT = {"F32": torch.float32, "F16": torch.float16}
+_UNQUANTISED = {"F32": torch.float32, "F16": torch.float16}
+_SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # bytes, by type
+_STRING, _ARRAY = 8, 9
 
 
 def gguf_package(path: Path) -> Any:
-    """The package that knows the files' layout."""
+    """Import the gguf package."""
     try:
         return import_module("gguf")
     except ImportError:
         raise InputError(
-            f"{path} needs the package gguf, which is not installed",
+            f"{path}: the package gguf is needed and not installed",
             hint=install_hint("hf"),
         ) from None
 
 
 class GGUFFile:
+    """A file as ForeignTensors, with the settings and names of the transformers library."""
+
     def __init__(self, path: Path) -> None:
         self.source, gguf = str(path), gguf_package(path)
         try:
-            check_lengths(path)
+            check_gguf_lengths(path)
             reader = gguf.GGUFReader(path)
             self._fields = {name: field.contents() for name, field in reader.fields.items()}
-        except Exception as error:  # the package checks little; numpy raises what it likes
+        except Exception as error:  # the package checks little, and numpy can raise anything
             raise InputError(
                 f"{path} cannot be read as GGUF: {' '.join(str(error).split())[:160]}",
-                hint="the file is damaged or not complete; take it anew",
+                hint="the file is damaged or not complete; download it again",
             ) from None
         self._dequantize: Any = gguf.dequantize
         self._arch = str(self._fields.get("general.architecture"))
@@ -71,15 +75,16 @@ class GGUFFile:
                 f"{path} holds a model of type '{self._arch}', which cannot be imported",
                 hint=f"these can: {', '.join(_FAMILIES)}",
             )
-        self._tensors = {self._name(tensor.name): tensor for tensor in reader.tensors}
+        self._tensors = {_transformers_name(tensor.name): tensor for tensor in reader.tensors}
         if len(self._tensors) < len(reader.tensors):
             raise InputError(
-                f"{path} has two tensors of one name", hint="the file is damaged; take it anew"
+                f"{path} has two tensors of the same name",
+                hint="the file is damaged; download it again",
             )
         self.shapes: Mapping[str, Tensor] = {
             name: torch.empty(
-                [int(n) for n in reversed(tensor.shape)],  # innermost first, there
-                dtype=_KEPT.get(tensor.tensor_type.name, torch.float32),
+                [int(n) for n in reversed(tensor.shape)],  # innermost first in the file
+                dtype=_UNQUANTISED.get(tensor.tensor_type.name, torch.float32),
                 device="meta",
             )
             for name, tensor in self._tensors.items()
@@ -87,23 +92,23 @@ class GGUFFile:
 
     @property
     def config(self) -> dict[str, Any]:
-        """What config.json would say."""
+        """The content of the config.json that the model had."""
         get, n_heads = self._get, self._get("attention.head_count")
         if not isinstance(n_heads, int) or n_heads < 1:
             raise InputError(
                 f"{self.source}: attention.head_count is {n_heads!r}",
-                hint="only models whose layers all have as many heads can be imported",
+                hint="only models with the same number of heads in all layers can be imported",
             )
         d_head = get("attention.key_length", int(get("embedding_length", 0)) // n_heads)
         if "rope_freqs.weight" in self.shapes or get("rope.scaling.type", "none") != "none":
             raise InputError(
-                f"{self.source} scales its rotary positions, which a GGUF file tells too little of",
-                hint="import the folder with safetensors that it was made from",
+                f"{self.source} scales its rotary positions, and does not say how",
+                hint="import the folder with safetensors from which it was made",
             )
         if get("rope.dimension_count", d_head) != d_head:
             raise InputError(
-                f"{self.source} turns {get('rope.dimension_count')} of {d_head} dimensions",
-                hint="only models that turn all can be imported",
+                f"{self.source} rotates {get('rope.dimension_count')} of {d_head} dimensions",
+                hint="only models that rotate all of them can be imported",
             )
         return {
             "model_type": self._arch,
@@ -125,8 +130,8 @@ class GGUFFile:
         }
 
     @property
-    def kept(self) -> dict[str, Any]:
-        """What the run is to remember."""
+    def extras(self) -> dict[str, Any]:
+        """Special tokens and chat template, for the run's config.json."""
         tokens = self._fields.get("tokenizer.ggml.tokens", [])
         words = {"bos_token": "bos", "eos_token": "eos", "pad_token": "padding"}
         ids = {
@@ -148,21 +153,23 @@ class GGUFFile:
     def read(self, name: str) -> Tensor:
         tensor = self._tensors[name]
         try:
-            if tensor.tensor_type.name in _KEPT:
+            if tensor.tensor_type.name in _UNQUANTISED:
                 values = np.array(tensor.data)
             else:
                 values = self._dequantize(tensor.data, tensor.tensor_type)
             found = torch.from_numpy(values).view(self.shapes[name].shape)
-        except Exception as error:  # of a way to quantise that the package does not know
+        except Exception as error:  # a kind of quantisation that the package does not know
             raise InputError(
                 f"{self.source}: '{name}' ({tensor.tensor_type.name}) cannot be read: {error}",
-                hint="take a file that is quantised another way, such as Q8_0",
+                hint="use a file with another quantisation, such as Q8_0",
             ) from None
-        return self._upright(name, found)
+        return self._unpair_rows(name, found)
 
-    def _upright(self, name: str, tensor: Tensor) -> Tensor:
-        """Llama's queries and keys have the dimensions that turn together side by side; here, and
-        where they come from, they stand half a head apart."""
+    def _unpair_rows(self, name: str, tensor: Tensor) -> Tensor:
+        """Put rotary dimensions that turn together half a head apart in a Llama's queries and keys.
+
+        In the file they are side by side.
+        """
         heads = {"q": "attention.head_count", "k": "attention.head_count_kv"}
         found = re.search(r"self_attn\.([qk])_proj\.", name)
         if self._arch != "llama" or found is None:
@@ -174,12 +181,68 @@ class GGUFFile:
     def _get(self, name: str, usual: Any = None) -> Any:
         return self._fields.get(f"{self._arch}.{name}", usual)
 
-    def _name(self, name: str) -> str:
-        """
-        blk.3.attn_q.weight is model.layers.3.self_attn.q_proj.weight
-        """
-        found = re.fullmatch(r"(?:blk\.(\d+)\.)?(\w+)\.(weight|bias)", name)
-        if found is None or found[2] not in NAMES:
-            return name
-        layer = "" if found[1] is None else f"model.layers.{found[1]}."
-        return f"{layer}{NAMES[found[2]]}.{found[3]}"
+
+def _transformers_name(name: str) -> str:
+    """
+    >>> _transformers_name("blk.3.attn_q.weight")
+    'model.layers.3.self_attn.q_proj.weight'
+    """
+    found = re.fullmatch(r"(?:blk\.(\d+)\.)?(\w+)\.(weight|bias)", name)
+    if found is None or found[2] not in NAMES:
+        return name
+    layer = "" if found[1] is None else f"model.layers.{found[1]}."
+    return f"{layer}{NAMES[found[2]]}.{found[3]}"
+
+
+def check_gguf_lengths(path: Path) -> None:
+    """Raise ValueError if a field or tensor reaches beyond the end of the file.
+
+    The package believes every count: a wrong one makes it grow until the memory is full.
+    """
+    with path.open("rb") as file:
+        _skip(file, 8)  # magic number and version
+        tensors, fields = _read_number(file, 8), _read_number(file, 8)
+        for _ in range(fields):
+            _skip_string(file)
+            _skip_value(file, _read_number(file, 4))
+        for _ in range(tensors):
+            _skip_string(file)
+            _skip(file, 8 * _read_number(file, 4) + 12)  # its shape, type and place
+
+
+def _skip_value(file: BinaryIO, kind: int) -> None:
+    if kind == _STRING:
+        _skip_string(file)
+    elif kind == _ARRAY:
+        inner, count = _read_number(file, 4), _read_number(file, 8)
+        if inner == _STRING:
+            for _ in range(count):
+                _skip_string(file)
+        else:
+            _skip(file, count * _size_of(inner))
+    else:
+        _skip(file, _size_of(kind))
+
+
+def _size_of(kind: int) -> int:
+    if kind not in _SIZES:
+        raise ValueError(f"type {kind} is unknown")
+    return _SIZES[kind]
+
+
+def _skip_string(file: BinaryIO) -> None:
+    _skip(file, _read_number(file, 8))
+
+
+def _read_number(file: BinaryIO, size: int) -> int:
+    data = file.read(size)
+    if len(data) < size:
+        raise ValueError("it ends in the middle of a number")
+    return int.from_bytes(data, "little")
+
+
+def _skip(file: BinaryIO, n: int) -> None:
+    left = os.fstat(file.fileno()).st_size - file.tell()
+    if n > left:
+        raise ValueError(f"it announces {n} bytes where {left} are left")
+    file.seek(n, os.SEEK_CUR)

@@ -1,11 +1,12 @@
-"""The model card of an exported run: what it is, what it was trained on, how well it did."""
+"""The model card of an exported run: the model, its data and its results."""
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from glasshead.checkpoint.run import RunFolder, read_metrics
+from glasshead.checkpoint.run import read_metrics
+from glasshead.checkpoint.run_folder import RunFolder
 from glasshead.model.pretrained import HoldingFamily
 
 __all__ = ["model_card"]
@@ -21,8 +22,8 @@ def model_card(run: RunFolder, name: str, family: HoldingFamily[Any], n_params: 
         "\n".join([*head, "---"]),
         f"# {name}",
         f"A `{family.architecture}` of {n_params:,} parameters, exported by Glasshead.",
-        "## Data\n\n" + _data(config.data),
-        "## Results\n\n" + _results(read_metrics(run.path)),
+        "## Data\n\n" + _describe_data(config.data),
+        "## Results\n\n" + _describe_results(read_metrics(run.path)),
         "## Settings of the model\n\n" + _table(config.model),
     ]
     if config.train:
@@ -30,14 +31,14 @@ def model_card(run: RunFolder, name: str, family: HoldingFamily[Any], n_params: 
     return "\n\n".join(parts) + "\n"
 
 
-def _data(data: Mapping[str, Any]) -> str:
+def _describe_data(data: Mapping[str, Any]) -> str:
     lines = []
     if imported := data.get("imported"):
         verb = "began as" if "from" in data else "are"
         lines.append(f"The parameters {verb} those of `{Path(imported['from']).name}`.")
     if origin := data.get("from"):
         lines.append(f"Training went on from the run `{Path(origin).name}`.")
-    # Names only: where they lay is nobody's business.
+    # Names only: the folders are private.
     files = [Path(file).name for file in data.get("sources", [])]
     if files:
         lines.append("Trained on " + ", ".join(f"`{file}`" for file in files) + ".")
@@ -46,8 +47,8 @@ def _data(data: Mapping[str, Any]) -> str:
     return "\n".join(lines) or "Nothing is known of it."
 
 
-def _results(metrics: list[dict[str, Any]]) -> str:
-    """The best and the last evaluation of a run."""
+def _describe_results(metrics: list[dict[str, Any]]) -> str:
+    """Return a table of the best and the last evaluation."""
     evaluations = [row for row in metrics if isinstance(row.get("val_loss"), float)]
     if not evaluations:
         return "It was not evaluated here."

@@ -1,7 +1,6 @@
-"""The processes that train one model together: which one this is, and how they agree.
+"""The processes that train one model together, as `torchrun` starts them.
 
-`torchrun` starts them and tells each by its environment who it is. The first one reads, writes and
-speaks; the others do what it does.
+The first one reads data, writes files and prints; the others follow it.
 """
 
 import os
@@ -25,64 +24,64 @@ if TYPE_CHECKING:
 
 __all__ = ["ALONE", "Processes", "join_processes"]
 
-PATIENCE = timedelta(days=7)  # the first one may tokenise, or evaluate, for hours
+TIMEOUT = timedelta(days=7)  # the first process may tokenise or evaluate for hours
 
 
 @dataclass(frozen=True, eq=False)
 class Processes:
-    """By itself, a process is the first and the only one: then nothing is sent, nobody waited for.
+    """This process among all. A single process is the first, and communicates with none.
 
-    >>> ALONE.broadcast("all is well"), ALONE.all_true(True)
-    ('all is well', True)
+    >>> ALONE.broadcast("ready"), ALONE.all_true(True)
+    ('ready', True)
     """
 
     rank: int = 0
     size: int = 1
-    local: int = 0  # among those on this machine: the number of its GPU
-    here: int = 1  # how many those are
-    talk: Any = None  # a group over sockets, beside the one that the devices use
-    saving: Any = None  # another, because a checkpoint is written while the training goes on
+    local_rank: int = 0  # among those on this machine: the number of its GPU
+    local_size: int = 1  # processes on this machine
+    cpu_group: Any = None  # over sockets, besides the group that the devices use
+    save_group: Any = None  # another, because checkpoints are written while the training continues
 
     @property
     def first(self) -> bool:
         return self.rank == 0
 
     def check_device(self, name: str) -> None:
-        """That there is one for each process."""
+        """Raise ConfigError unless there is a device for each process."""
         gpus = torch.cuda.device_count()
         if self.size > 1 and ":" in name:
             raise ConfigError(
-                f"device ({name}) is one, but there are {self.size} processes",
-                hint="--device cuda; CUDA_VISIBLE_DEVICES says which",
+                f"device ({name}) is a single one, but there are {self.size} processes",
+                hint="use --device cuda, and choose GPUs with CUDA_VISIBLE_DEVICES",
             )
-        if self.size > 1 and name == "cuda" and self.here > gpus:
+        if self.size > 1 and name == "cuda" and self.local_size > gpus:
             raise ConfigError(
-                f"{self.here} processes on a machine with {gpus} GPUs",
-                hint=f"torchrun --nproc-per-node {gpus}, or --device cpu",
+                f"{self.local_size} processes need as many GPUs, but this machine has {gpus}",
+                hint=f"use torchrun --nproc-per-node {gpus}, or --device cpu",
             )
 
-    def broadcast(self, word: Any = None) -> Any:
-        """What the first one says, for all of them, as soon as it says it."""
+    def broadcast(self, value: Any = None) -> Any:
+        """Return the value of the first process in all of them; they wait for it."""
         if self.size == 1:
-            return word
-        words = [word]
-        dist.broadcast_object_list(words, src=0, group=self.talk, device=torch.device("cpu"))
-        return words[0]
+            return value
+        values, cpu = [value], torch.device("cpu")
+        dist.broadcast_object_list(values, src=0, group=self.cpu_group, device=cpu)
+        return values[0]
 
     def all_true(self, true: bool) -> bool:
-        """Whether it is true for every one."""
+        """Return whether it is true in every process."""
         return self.max(float(not true)) == [0.0]
 
     def max(self, *numbers: float) -> list[float]:
-        """Of each number the largest that any has."""
+        """Return, for each of the numbers, the largest of any process."""
         if self.size == 1:
             return list(numbers)
         found = torch.tensor(numbers, dtype=torch.float64)
-        dist.all_reduce(found, dist.ReduceOp.MAX, group=self.talk)
+        dist.all_reduce(found, dist.ReduceOp.MAX, group=self.cpu_group)
         return list(found.tolist())
 
     def sum(self, x: Tensor) -> Tensor:
-        """The sum over all; x becomes it. On a GPU nobody waits for it."""
+        """Return the sum over all processes, in place, without synchronizing with a GPU."""
         if self.size > 1:
             dist.all_reduce(x)
         return x
@@ -93,7 +92,7 @@ ALONE = Processes()
 
 @contextmanager
 def join_processes() -> Iterator[Processes]:
-    """This process among those that `torchrun` started; by itself, where it did not."""
+    """Connect the processes that `torchrun` started; without it, yield `ALONE`."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1:
         yield ALONE
@@ -101,34 +100,34 @@ def join_processes() -> Iterator[Processes]:
     from torch.distributed.distributed_c10d import PrefixStore  # not every torch has it
     from torch.distributed.rendezvous import rendezvous
 
-    local, here = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+    local_rank, local_size = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
     backend = "gloo"
-    if here <= torch.cuda.device_count():
-        torch.cuda.set_device(local)
+    if local_size <= torch.cuda.device_count():
+        torch.cuda.set_device(local_rank)
         backend = "cpu:gloo,cuda:nccl"
     try:
         store, rank, _ = next(rendezvous("env://"))
-        store = PrefixStore(_name_of_start(store, rank, size), store)
+        store = PrefixStore(_agree_on_prefix(store, rank, size), store)
         dist.init_process_group(backend, store=store, rank=rank, world_size=size)
-        talk, saving = (dist.new_group(backend="gloo", timeout=PATIENCE) for _ in range(2))
-        yield Processes(rank, size, local, here, talk, saving)
+        groups = (dist.new_group(backend="gloo", timeout=TIMEOUT) for _ in range(2))
+        yield Processes(rank, size, local_rank, local_size, *groups)
     except RuntimeError as error:
-        if not _is_loss(error):
+        if not _lost_process(error):
             raise
         if os.environ["RANK"] == "0":
             print("another process ended, so this one ends too", file=sys.stderr)
-        time.sleep(5)  # torchrun ends it sooner, and names the one that failed, not this one
+        time.sleep(5)  # torchrun ends it sooner, and then names the one that failed first
         sys.exit(1)
     finally:  # its threads would end the process with SIGABRT
         if dist.is_initialized():
             dist.destroy_process_group()
 
 
-def _name_of_start(store: "Store", rank: int, size: int) -> str:
-    """The same for all processes, and another each time that torchrun starts them.
+def _agree_on_prefix(store: "Store", rank: int, size: int) -> str:
+    """Return a string that is the same in all processes, and new each time torchrun starts them.
 
-    It keeps the store in which they find each other, with all that those which are no more wrote
-    there: addresses where nobody listens. So each greets the first one, until that has heard it.
+    The store still has entries of processes that ended, such as addresses where nothing listens.
+    Every process therefore exchanges a random number with the first one, until both have seen it.
     """
     mine = secrets.token_hex(8)
     if rank:
@@ -148,6 +147,6 @@ def _name_of_start(store: "Store", rank: int, size: int) -> str:
     return mine
 
 
-def _is_loss(error: RuntimeError) -> bool:
-    """Whether it says that another process is gone. Gloo has no class of its own for it."""
+def _lost_process(error: RuntimeError) -> bool:
+    """Return whether the error means that another process ended. Gloo has no class for it."""
     return isinstance(error, dist.DistError) or "gloo" in str(error)

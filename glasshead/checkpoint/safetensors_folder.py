@@ -1,7 +1,7 @@
-"""Tensors of another program's model, read one at a time from the safetensors in its folder.
+"""Read the tensors of another program's model, one at a time, from the safetensors in its folder.
 
-Names, shapes and dtypes come from the files' headers, which the library checks against the size
-of the file: nothing is read before everything is known to fit.
+Names, shapes and dtypes come from the headers of the files, which the library checks against their
+size: tensors are read only after everything is known to fit.
 """
 
 import json
@@ -15,24 +15,15 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from glasshead.checkpoint.files import DTYPES
 from glasshead.errors import InputError, did_you_mean
 
-__all__ = ["SafetensorsFolder", "Weights", "read_json"]
+__all__ = ["ForeignTensors", "SafetensorsFolder", "read_json"]
 
-_DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "I64": torch.int64,  # of masks and positions, which old files hold
-    "I32": torch.int32,
-    "U8": torch.uint8,
-    "BOOL": torch.bool,
-}
-_TAKE_ANEW = "the file is damaged or not complete; take it anew"
+_DOWNLOAD = "the file is damaged or not complete; download it again"
 _MOST_JSON = 64 << 20  # bytes; the largest tokenizers have 30 MB
 
-# What turns a pickled file into safetensors, for the user to run.
+# A command for the user that converts a pickled file into safetensors.
 _CONVERT = (
     "from torch import load; from safetensors.torch import save_file; "
     "found = load({0}, weights_only=True); "
@@ -40,8 +31,8 @@ _CONVERT = (
 )
 
 
-class Weights(Protocol):
-    """Tensors by their names. On the meta device they have a shape and a dtype, and no memory."""
+class ForeignTensors(Protocol):
+    """Tensors by name. `shapes` has them on the meta device: shape and dtype, but no memory."""
 
     source: str
     shapes: Mapping[str, Tensor]
@@ -72,7 +63,7 @@ class SafetensorsFolder:
         try:
             return self._opened[file].get_tensor(name)
         except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-            raise InputError(f"{file} is damaged: {error}", hint=_TAKE_ANEW) from None
+            raise InputError(f"{file} is damaged: {error}", hint=_DOWNLOAD) from None
 
     def _add(self, file: Path, listed: set[str] | None = None) -> None:
         try:
@@ -81,51 +72,53 @@ class SafetensorsFolder:
             found = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
             about = {name: (s.get_shape(), str(s.get_dtype())) for name, s in found.items()}
         except FileNotFoundError:
-            raise InputError(f"{file} is missing", hint="take the folder anew, whole") from None
-        except (SafetensorError, OSError, ValueError, RuntimeError, OverflowError) as error:
-            raise InputError(f"{file} is damaged: {error}", hint=_TAKE_ANEW) from None
-        if listed is not None and (odd := sorted(about.keys() ^ listed)):
-            what = "lacks" if odd[0] in listed else "has, against the index,"
             raise InputError(
-                f"{file} {what} '{odd[0]}' ({len(odd)} tensors do not fit)", hint=_TAKE_ANEW
+                f"{file} is missing", hint="download the complete folder again"
+            ) from None
+        except (SafetensorError, OSError, ValueError, RuntimeError, OverflowError) as error:
+            raise InputError(f"{file} is damaged: {error}", hint=_DOWNLOAD) from None
+        if listed is not None and (odd := sorted(about.keys() ^ listed)):
+            what = "lacks" if odd[0] in listed else "has, unlike the index,"
+            raise InputError(
+                f"{file} {what} '{odd[0]}' ({len(odd)} tensors do not fit)", hint=_DOWNLOAD
             )
         shapes: dict[str, Tensor] = {}
         for name, (shape, dtype) in about.items():
-            if dtype not in _DTYPES:
+            if dtype not in DTYPES:
                 raise InputError(
                     f"{file} has '{name}' as {dtype}, which cannot be imported",
-                    hint="take a version that is not quantised",
+                    hint="use a version of the model that is not quantised",
                 )
-            shapes[name] = torch.empty(shape, dtype=_DTYPES[dtype], device="meta")
+            shapes[name] = torch.empty(shape, dtype=DTYPES[dtype], device="meta")
             self._file_of[name] = file
         self.shapes = {**self.shapes, **shapes}
         self._opened[file] = opened
 
 
 def _shards(index: Path) -> dict[Path, set[str]]:
-    """The files of an index and the names in each."""
+    """Return the files of an index, and the names of the tensors in each."""
     table = read_json(index).get("weight_map")
     if not isinstance(table, dict) or not all(isinstance(file, str) for file in table.values()):
-        raise InputError(f"{index} has no weight_map of names and files", hint=_TAKE_ANEW)
+        raise InputError(f"{index} has no weight_map of names and files", hint=_DOWNLOAD)
     files: dict[Path, set[str]] = {}
     for name, file in table.items():
         if Path(file).name != file or "\\" in file or not file.endswith(".safetensors"):
             raise InputError(
-                f"{index} lists {file!r}, which is no name of a safetensors file in its folder",
-                hint="a shard lies beside its index; do not trust this folder",
+                f"{index} lists {file!r}, which is not a safetensors file in its own folder",
+                hint="shards are beside their index; do not trust this folder",
             )
         files.setdefault(index.parent / file, set()).add(name)
     return files
 
 
 def _check_names(file: Path) -> None:
-    """The library, which has found the header to be in order, lets a name occur twice."""
+    """Raise ValueError if a name occurs twice, which the library does not notice."""
     with open(file, "rb") as stream:
         size = int.from_bytes(stream.read(8), "little")
-        json.loads(stream.read(size), object_pairs_hook=_once)
+        json.loads(stream.read(size), object_pairs_hook=_unique_keys)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
@@ -134,20 +127,20 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """An object in a file; one that is too large or names a field twice is refused."""
+    """Read an object; raise InputError if the file is too large or has a field twice."""
     try:
         if (size := file.stat().st_size) > _MOST_JSON:
-            raise ValueError(f"{size} bytes are too many")
-        data = json.loads(file.read_bytes(), object_pairs_hook=_once)
+            raise ValueError(f"it has {size} bytes, more than {_MOST_JSON}")
+        data = json.loads(file.read_bytes(), object_pairs_hook=_unique_keys)
     except OSError as error:
         raise InputError(
             f"cannot read {file}: {error.strerror}",
-            hint="name a folder that save_pretrained of the transformers library wrote",
+            hint="name a folder that `save_pretrained` of the transformers library wrote",
         ) from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{file} cannot be used: {error}", hint=_TAKE_ANEW) from None
+        raise InputError(f"{file} is not valid JSON: {error}", hint=_DOWNLOAD) from None
     if not isinstance(data, dict):
-        raise InputError(f"{file} is not an object", hint=_TAKE_ANEW)
+        raise InputError(f"{file} is not a JSON object", hint=_DOWNLOAD)
     return data
 
 
@@ -155,18 +148,18 @@ def _no_safetensors(folder: Path) -> InputError:
     pickled = sorted([*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.pth")])
     if not pickled:
         others = [str(file.parent) for file in folder.glob("*/*.safetensors")]
-        hint = did_you_mean(str(folder), others) if others else "take the folder anew, whole"
+        hint = did_you_mean(str(folder), others) if others else "download the complete folder again"
         return InputError(f"{folder} has no model.safetensors", hint=hint)
     first = pickled[0]
     paths = (json.dumps(str(file)) for file in (first, folder / "model.safetensors"))
     command = f"python -c {shlex.quote(_CONVERT.format(*paths))}"
     if len(pickled) > 1:
         return InputError(
-            f"{folder} has {len(pickled)} pickled files such as {first.name}, which can hold code",
-            hint="open it with the transformers library and save_pretrained it: that writes "
-            "safetensors",
+            f"{folder} has {len(pickled)} pickled files such as {first.name}, which can run code",
+            hint="if you trust them, load the model with the transformers library and call "
+            "`save_pretrained`, which writes safetensors",
         )
     return InputError(
-        f"{folder} has only {first.name}, which is pickled and can hold code",
+        f"{folder} has only {first.name}, which is pickled and can run code",
         hint=f"if you trust it, convert it: {command}",
     )

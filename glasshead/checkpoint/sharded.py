@@ -1,11 +1,11 @@
-"""The state of a run that several processes train: each writes its part, while it trains on.
+"""Checkpoints of several processes: each writes its part while the training continues.
 
     state/last/             or previous/; a single process has last.safetensors instead
       progress.json         the counters
       __0_0.distcp, ...     tensors, by torch.distributed.checkpoint
-      .metadata             where each lies
+      .metadata             where each of them is
 
-Any number of processes can read it, one too, and any number can read a last.safetensors.
+Any number of processes can read either kind, also a single one.
 """
 
 import io
@@ -31,23 +31,23 @@ from torch.distributed.tensor import DTensor
 
 from glasshead.checkpoint.files import atomic_write, sync_folder
 from glasshead.checkpoint.processes import Processes
-from glasshead.checkpoint.state import Like
+from glasshead.checkpoint.run_folder import Like
 from glasshead.errors import CheckpointError
 
 __all__ = ["ShardWriter", "full_tensor", "read_shards"]
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """All of it, where processes have parts; all of them must ask."""
+    """Gather a tensor of which each process has a shard; all processes must call it."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 class ShardWriter:
-    """Writes one state at a time, in the background; `done` gives it its name once it is whole."""
+    """Writes one checkpoint at a time, in the background."""
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
-        self._named = threading.Event()
+        self._renamed = threading.Event()
         self._pending: Future[Any] | None = None
         self._error: Exception | None = None
 
@@ -56,97 +56,102 @@ class ShardWriter:
         tensors: dict[str, Tensor],
         progress: dict[str, Any],
         folder: Path,
-        done: Callable[[], None],
+        rename: Callable[[], None],
     ) -> None:
-        """Begin to write; what `tensors` hold may change as soon as this returns."""
+        """Start writing into a folder. The tensors may change as soon as this returns.
+
+        The first process calls `rename` when the folder is complete.
+        """
         self.wait()
         if self._processes.first:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             with atomic_write(folder / "progress.json") as file:
                 file.write(json.dumps(progress).encode())
-        dist.barrier(self._processes.saving)
-        # On a CPU torch's own copy may be the tensor itself.
-        still = {name: t.clone() if t.device.type == "cpu" else t for name, t in tensors.items()}
-        with _quiet():
-            pending = async_save(still, checkpoint_id=folder, process_group=self._processes.saving)
+        dist.barrier(self._processes.save_group)
+        # On a CPU torch may not copy the tensors itself.
+        copies = {name: t.clone() if t.device.type == "cpu" else t for name, t in tensors.items()}
+        with _without_warnings():
+            pending = async_save(
+                copies, checkpoint_id=folder, process_group=self._processes.save_group
+            )
         assert isinstance(pending, Future)
         self._pending = pending
-        self._named.clear()
+        self._renamed.clear()
 
-        def name(future: Future[Any]) -> None:
+        def finish(future: Future[Any]) -> None:
             try:
                 future.result()
                 if self._processes.first:
                     sync_folder(folder)
-                    done()
-            except Exception as error:  # to be raised where it is waited for
+                    rename()
+            except Exception as error:  # `wait` raises it
                 self._error = error
             finally:
-                self._named.set()
+                self._renamed.set()
 
-        pending.add_done_callback(name)
+        pending.add_done_callback(finish)
 
     def wait(self) -> None:
-        """Until the state that is being written is whole and has its name."""
+        """Wait until the checkpoint that is being written is complete and has its name."""
         if self._pending is None:
             return
-        self._named.wait()
+        self._renamed.wait()
         self._pending, error, self._error = None, self._error, None
         if error is not None:
             raise CheckpointError(
-                f"cannot write a checkpoint: {_why(error)}",
-                hint="the one before it is whole: make room, and start again to go on from there",
+                f"cannot write a checkpoint: {_first_line(error)}",
+                hint="the one before it is intact: make room, then start again with --resume",
             ) from None
 
 
 def read_shards(folder: Path, like: Like | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors, each shared out as `like` says, and the progress."""
+    """Read the tensors, sharded as `like` says, and the progress."""
     try:
         progress = dict(json.loads((folder / "progress.json").read_bytes()))
         reader = _Reader(folder)
         found = reader.read_metadata().state_dict_metadata
-        tensors = {name: _room(about, like and like(name)) for name, about in found.items()}
-        with _quiet():
+        tensors = {name: _allocate(about, like and like(name)) for name, about in found.items()}
+        with _without_warnings():
             load(tensors, storage_reader=reader, no_dist=True)
-    except Exception as error:  # of a damaged pickle, of torch's reader: there is no end of them
+    except Exception as error:  # a damaged pickle and torch's reader can raise anything
         raise CheckpointError(
-            f"{folder} is damaged: {_why(error)}", hint="take it from a copy"
+            f"{folder} is damaged: {_first_line(error)}", hint="restore it from a backup"
         ) from None
     return tensors, progress
 
 
-def _room(about: Any, like: Tensor | None) -> Tensor:
+def _allocate(about: Any, like: Tensor | None) -> Tensor:
     if not isinstance(about, TensorStorageMetadata):
-        raise ValueError("it holds something that is no tensor")
+        raise ValueError("it has an entry that is not a tensor")
     if isinstance(like, DTensor) and like.shape == about.size:
         return torch.empty_like(like, dtype=about.properties.dtype)
     return torch.empty(about.size, dtype=about.properties.dtype)
 
 
 class _Reader(FileSystemReader):
-    """torch keeps .metadata as a pickle, which could run anything. This one runs nothing."""
+    """Reads .metadata, which torch pickles, without running any code in it."""
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         text = (Path(self.path) / ".metadata").read_bytes()
-        metadata = _Harmless(io.BytesIO(text)).load()
+        metadata = _SafeUnpickler(io.BytesIO(text)).load()
         if not isinstance(metadata, Metadata):
-            raise ValueError(".metadata is something else")
+            raise ValueError(".metadata has another content")
         metadata.storage_meta.load_id = self.load_id  # type: ignore[union-attr]
         return metadata
 
 
-class _Harmless(pickle.Unpickler):
-    """Makes what torch's metadata is made of, and nothing else."""
+class _SafeUnpickler(pickle.Unpickler):
+    """Creates the classes of torch's metadata, and nothing else."""
 
     def find_class(self, module: str, name: str) -> Any:
         is_dtype = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
-        if is_dtype or name in _HARMLESS.get(module, ()):
+        if is_dtype or name in _ALLOWED.get(module, ()):
             return super().find_class(module, name)
         raise pickle.UnpicklingError(f".metadata asks for {module}.{name}")
 
 
-_HARMLESS = {
+_ALLOWED = {
     "torch": ("Size",),
     "torch.serialization": ("_get_layout",),
     "torch.distributed.checkpoint.filesystem": ("_StorageInfo",),
@@ -158,8 +163,8 @@ _HARMLESS = {
 }
 
 
-def _why(error: BaseException) -> str:
-    """The first line that says something; torch collects the errors of all processes in one."""
+def _first_line(error: BaseException) -> str:
+    """Return the first line of an error, into which torch may collect those of all processes."""
     failures = getattr(error, "failures", None) or {}
     inner = next(iter(failures.values()), error)
     inner = inner[0] if isinstance(inner, tuple) else inner
@@ -167,8 +172,8 @@ def _why(error: BaseException) -> str:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """torch warns of what is meant here, such as that nobody else reads."""
+def _without_warnings() -> Iterator[None]:
+    """Silence torch, which warns that a process reads or writes alone; that is intended."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

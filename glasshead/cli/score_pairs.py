@@ -45,7 +45,7 @@ def score_pairs(
     report = Report()
     pairs = _read_pairs(files, loaded, report)
     say(*report.summary())
-    lowercase = loaded.reads_small_letters
+    lowercase = loaded.config.lowercase
     translator = Translator(model, loaded.tokenizer, config, lowercase=lowercase)
     start = time.perf_counter()
     found = translator([pair.source for pair in pairs])

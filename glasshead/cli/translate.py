@@ -68,7 +68,7 @@ def translate(
             raise ConfigError(f"--{name} {value} works only with --align", hint="add --align")
     config = SearchConfig(**drop_none(flags))
     loaded, model = open_translator(run, pick_device(device))
-    lowercase = loaded.reads_small_letters
+    lowercase = loaded.config.lowercase
     translator = Translator(model, loaded.tokenizer, config, n_best=n_best, lowercase=lowercase)
     alignments = AlignmentTable(translator, layer, head) if align else None
     show = JsonLines(alignments) if as_json else TranslationLines(alignments, n_best)

@@ -26,7 +26,7 @@ class InspectableRun(InspectableModel):
     def __init__(self, run: Run, device: torch.device) -> None:
         super().__init__(run.path.resolve().name, run.model, device)
         self.run, self.tokenizer = run, run.tokenizer
-        self.lowercase = run.reads_small_letters
+        self.lowercase = run.config.lowercase
 
     def _encode(self, text: str, config: RecordConfig) -> list[int]:
         ids = self.tokenizer.prompt_ids(text.lower() if self.lowercase else text)

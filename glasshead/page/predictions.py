@@ -147,7 +147,7 @@ def _likely_words(run: Run, before: Tensor, after: Tensor | None) -> list[dict[s
 
 
 def _encode(run: Run, text: str) -> list[int]:
-    ids = run.tokenizer.prompt_ids(text.lower() if run.reads_small_letters else text)
+    ids = run.tokenizer.prompt_ids(text.lower() if run.config.lowercase else text)
     if not ids:
         raise InputError("the text is empty", hint="give a text to look at")
     return list(ids)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from glasshead.checkpoint.processes import Processes
-from glasshead.checkpoint.state import Like
+from glasshead.checkpoint.run_folder import Like
 from glasshead.training.config import TrainConfig
 from glasshead.training.task import Task
 
@@ -61,6 +61,6 @@ def choose_strategy(processes: Processes, task: Task, config: TrainConfig) -> Si
     from glasshead.training.distributed import Replicated, Sharded
 
     if device.type == "cuda":
-        device = torch.device("cuda", processes.local)
+        device = torch.device("cuda", processes.local_rank)
     strategy = Sharded if config.parallel == "fsdp" else Replicated
     return strategy(task, config, device, processes)

@@ -268,6 +268,6 @@ def test_texts_that_cannot_be_looked_at(cli, run, tmp_path):
     open_inspectable(run).record(TEXT).save(tmp_path / "x.glass")
     assert "already holds" in is_a_mistake(cli("look", tmp_path / "x.glass", TEXT))[0]
     (tmp_path / "x.txt").write_text(TEXT)
-    assert "not a run but a file" in is_a_mistake(cli("look", tmp_path / "x.txt", TEXT))[0]
+    assert "is a file, not a run" in is_a_mistake(cli("look", tmp_path / "x.txt", TEXT))[0]
     (tmp_path / "bad.glass").write_bytes(b"nothing")
     assert "is damaged or not a .glass file" in is_a_mistake(cli("look", tmp_path / "bad.glass"))[0]

@@ -171,7 +171,7 @@ def test_an_export_that_fails_leaves_nothing(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(exporting, "write_tensors", full)
-    with pytest.raises(CheckpointError, match="cannot make the folder"):
+    with pytest.raises(CheckpointError, match=r"cannot write .*out: No space left"):
         export_model(run, tmp_path / "out")
     assert [p.name for p in tmp_path.iterdir()] == ["run"]
 

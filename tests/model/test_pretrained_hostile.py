@@ -113,7 +113,7 @@ def test_a_header_that_is_said_to_be_longer_than_the_file(theirs, tmp_path, size
         ({"rms_norm_eps": float("nan")}, "rms_norm_eps"),
         ({"hidden_act": "tanh"}, "hidden_act"),
         ({"attention_bias": True}, "bias"),
-        ({"tie_word_embeddings": True}, "which differ"),
+        ({"tie_word_embeddings": True}, "differ, but config.json says"),
         ({"tie_word_embeddings": "yes"}, "tie_word_embeddings"),
         ({"rope_parameters": {"rope_type": "dynamic", "factor": 2.0}}, "dynamic"),
         ({"rope_parameters": {"rope_type": "linear", "factor": 0}}, "factor"),
@@ -158,7 +158,7 @@ def test_shards_that_do_not_fit_their_index(sharded, tmp_path):
     whole = index.read_text()
     for changed, said in (
         ({**table, name: other}, "(1 tensors do not fit)"),
-        ({n: f for n, f in table.items() if n != name}, f"has, against the index, '{name}'"),
+        ({n: f for n, f in table.items() if n != name}, f"has, unlike the index, '{name}'"),
         ({**table, "extra": file}, "lacks 'extra'"),
         ({**table, "extra": "model-9.safetensors"}, "model-9.safetensors is missing"),
         ([], "weight_map"),
@@ -183,7 +183,7 @@ def test_a_shard_outside_of_its_folder_is_not_opened(sharded, tmp_path, shard):
     index = sharded / "model.safetensors.index.json"
     table = json.loads(index.read_text())["weight_map"]
     edit(index, weight_map={**table, "extra": shard})
-    assert "no name of a safetensors file" in refused(sharded, tmp_path)
+    assert "not a safetensors file in its own folder" in refused(sharded, tmp_path)
 
 
 def test_pickled_weights_are_refused_with_the_command_that_converts_them(theirs, tmp_path):
@@ -238,4 +238,4 @@ def test_a_source_that_does_not_exist(tmp_path, monkeypatch):
     assert "does not exist" in refused("models/none-of-this-name", tmp_path)
     assert "does not exist" in refused("../../etc/x", tmp_path)
     (tmp_path / "weights.txt").write_text("1 2 3")
-    assert "not a folder" in refused(tmp_path / "weights.txt", tmp_path)
+    assert "neither a folder nor" in refused(tmp_path / "weights.txt", tmp_path)

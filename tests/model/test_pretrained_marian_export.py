@@ -155,7 +155,7 @@ def test_a_translator_trained_here_translates_the_same_there(cli, tmp_path, monk
     assert cli("train", "--pairs", "a.txt", "b.txt", *flags.split()).code == 0
     done = cli("export", "run", "-o", "out")
     assert done.code == 0, done.err
-    assert done.err.startswith("a MarianMTModel of ")
+    assert done.err.startswith("MarianMTModel, ")
     card = (tmp_path / "out" / "README.md").read_text()
     assert "pipeline_tag: translation" in card
     loaded, (model, tokenizer) = load("run"), theirs(tmp_path / "out")

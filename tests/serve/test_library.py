@@ -82,10 +82,10 @@ def test_listing_reads_no_weights(all_kinds, monkeypatch):
     def never(*args, **kwargs):
         raise AssertionError("weights were read")
 
-    for module in ("checkpoint.run", "checkpoint.importing", "serve.library"):
+    for module in ("checkpoint.run_folder", "checkpoint.importing", "serve.library"):
         monkeypatch.setattr(sys.modules[f"glasshead.{module}"], "load", never, raising=False)
     monkeypatch.setattr("glasshead.checkpoint.safetensors_folder.SafetensorsFolder.read", never)
-    monkeypatch.setattr("glasshead.checkpoint.run.read_tensors", never)
+    monkeypatch.setattr("glasshead.checkpoint.run_folder.read_tensors", never)
     assert "broken" not in kinds(Library(all_kinds)).values()
 
 

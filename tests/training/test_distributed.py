@@ -286,12 +286,14 @@ def test_processes_after_the_first_say_nothing_of_a_mistake_that_all_make(cli, m
 
 
 def test_every_process_must_have_a_device_of_its_own():
-    two = Processes(rank=1, size=2, local=1, here=2)
+    two = Processes(rank=1, size=2, local_rank=1, local_size=2)
     two.check_device("cpu")
-    with pytest.raises(ConfigError, match=r"device \(cuda:1\) is one, but there are 2 processes"):
+    with pytest.raises(
+        ConfigError, match=r"device \(cuda:1\) is a single one, but there are 2 processes"
+    ):
         two.check_device("cuda:1")
-    many = replace(two, here=torch.cuda.device_count() + 1)
-    with pytest.raises(ConfigError, match=f"{many.here} processes on a machine with"):
+    many = replace(two, local_size=torch.cuda.device_count() + 1)
+    with pytest.raises(ConfigError, match=f"{many.local_size} processes need as many GPUs"):
         many.check_device("cuda")
 
 

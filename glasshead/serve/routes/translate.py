@@ -55,7 +55,7 @@ class AlignmentRequest(BaseModel):
 def translate(request: Request, ask: TranslationRequest, cancel: CancelToken) -> dict[str, Any]:
     check_text(len(ask.text), request.app.state.config, "translate it in parts")
     served, run, model = _open_translator(request, ask.model)
-    config, lowercase = SearchConfig(ask.beam, ask.alpha), run.reads_small_letters
+    config, lowercase = SearchConfig(ask.beam, ask.alpha), run.config.lowercase
     n_best = min(ask.n_best, ask.beam)
     translator = Translator(model, run.tokenizer, config, n_best=n_best, lowercase=lowercase)
     parts: list[dict[str, Any]] = []

@@ -1,0 +1,287 @@
+"""The folder of a run: the model, its tokenizer and config, and the last two checkpoints."""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from torch import Tensor, nn
+
+from glasshead.checkpoint.files import (
+    atomic_folder,
+    atomic_write,
+    read_tensors,
+    sync_folder,
+    write_tensors,
+)
+from glasshead.checkpoint.processes import ALONE, Processes
+from glasshead.checkpoint.run import (
+    FORMAT,
+    Run,
+    RunConfig,
+    load_parameters,
+    parameters,
+    read_config,
+)
+from glasshead.errors import CheckpointError
+from glasshead.text.tokenizer import Tokenizer, load_tokenizer
+
+if TYPE_CHECKING:
+    from glasshead.checkpoint.sharded import ShardWriter
+
+try:
+    import fcntl
+except ImportError:  # Windows: nothing there stops two processes from training one run
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["Like", "RunFolder", "State", "load_run"]
+
+# Returns, by a tensor's name, the parameter that it is sharded like; None if it is not sharded.
+Like = Callable[[str], Tensor | None]
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """A checkpoint: what a training loop needs to continue as if it had never stopped."""
+
+    tensors: dict[str, Tensor]
+    progress: dict[str, Any]  # counters, as JSON
+
+    def part(self, prefix: str) -> dict[str, Tensor]:
+        """Return the tensors whose names begin with the prefix, by the rest of their names."""
+        found = self.tensors.items()
+        return {n.removeprefix(prefix): tensor for n, tensor in found if n.startswith(prefix)}
+
+
+class RunFolder:
+    """One run's folder."""
+
+    def __init__(self, path: Path, config: RunConfig) -> None:
+        self.path, self.config = path, config
+        self.state_files = [path / "state" / f"{name}.safetensors" for name in ("last", "previous")]
+
+    @classmethod
+    def create(
+        cls, path: str | Path, config: RunConfig, tokenizer: Tokenizer, model: nn.Module
+    ) -> "RunFolder":
+        """Create a folder with a model at step 0. It appears complete or not at all."""
+        return cls.create_with(path, config, tokenizer, lambda run: run.save_model(model, step=0))
+
+    @classmethod
+    def create_with(
+        cls,
+        path: str | Path,
+        config: RunConfig,
+        tokenizer: Tokenizer,
+        write_model: Callable[["RunFolder"], None],
+    ) -> "RunFolder":
+        """Create a folder into which `write_model` writes the parameters."""
+        path = Path(path)
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise CheckpointError(
+                f"{path} exists already",
+                hint=f"continue it: glasshead train --resume {path}; or choose another --out"
+                if (path / "config.json").exists()
+                else "choose another --out",
+            )
+        with atomic_folder(path) as new:
+            (new / "state").mkdir()
+            run = cls(new, config)
+            with atomic_write(new / "tokenizer.json") as file:
+                file.write(tokenizer.to_json().encode())
+            run.save_config(config)
+            write_model(run)
+        return cls(path, config)
+
+    @classmethod
+    def open(cls, path: str | Path) -> "RunFolder":
+        return cls(Path(path), read_config(Path(path)))
+
+    def tokenizer(self) -> Tokenizer:
+        return load_tokenizer(self.path / "tokenizer.json")
+
+    def save_config(self, config: RunConfig) -> None:
+        self.config = config
+        text = json.dumps({"format": FORMAT, **asdict(config)}, indent=2, ensure_ascii=False)
+        with atomic_write(self.path / "config.json") as file:
+            file.write(f"{text}\n".encode())
+
+    def save_model(self, model: nn.Module, step: int) -> None:
+        self.save_tensors(parameters(model), step)
+
+    def save_tensors(
+        self,
+        tensors: Mapping[str, Tensor],
+        step: int = 0,
+        read: Callable[[str], Tensor] | None = None,
+    ) -> None:
+        """Write model.safetensors; `read` as in `write_tensors`."""
+        with atomic_write(self.path / "model.safetensors") as file:
+            write_tensors(file, tensors, {"format": "pt", "step": str(step)}, read)
+
+    @property
+    def states(self) -> list[Path]:
+        """The last checkpoint and the previous one; a folder if several processes wrote it."""
+        folders = [file.with_suffix("") for file in self.state_files]
+        both = zip(folders, self.state_files, strict=True)
+        return [folder if folder.exists() else file for folder, file in both]
+
+    def save_state(self, state: State, rotate: bool = True) -> None:
+        """Save the last checkpoint; `rotate` first makes the old one the previous."""
+        last = self.state_files[0]
+        about = {"step": str(state.progress["step"]), "progress": json.dumps(state.progress)}
+        with atomic_write(last, partial(self._rotate, last, rotate)) as file:
+            write_tensors(file, state.tensors, about)
+
+    def save_shards(self, state: State, writer: "ShardWriter", rotate: bool = True) -> None:
+        """Save the last checkpoint in the background; each process writes its part."""
+        last = self.state_files[0].with_suffix("")
+        new = last.with_name(".last.new")
+
+        def rename() -> None:
+            self._rotate(last, rotate)
+            os.replace(new, last)
+            sync_folder(last.parent)
+
+        writer.save(state.tensors, state.progress, new, rename)
+
+    def _rotate(self, new: Path, rotate: bool) -> None:
+        """Move or remove the last checkpoint, a file or a folder, so that `new` can replace it."""
+        last, previous = self.states
+        if rotate and last.exists():
+            if previous.is_dir() or last.is_dir():
+                _remove(previous)
+            os.replace(last, self.state_files[1].with_suffix(last.suffix))
+        elif last.is_dir() or last != new:
+            _remove(last)
+
+    def load_state(
+        self,
+        restore: Callable[[State, Path], None],
+        last_is_good: bool = True,
+        processes: Processes = ALONE,
+        like: Like | None = None,
+    ) -> bool:
+        """Call `restore` with the last checkpoint, or with the previous one.
+
+        The previous one is used if the last is damaged, if `restore` raises CheckpointError for it,
+        or if it is not good. All processes get the same checkpoint; `like` says how to shard it.
+
+        Returns:
+            False if there is no checkpoint yet.
+        """
+        last, previous = processes.broadcast(self.states)
+        if not processes.broadcast(last.exists() or previous.exists()):
+            return False
+
+        def read(file: Path) -> None:
+            error = None
+            try:
+                restore(_read_state(file, like), file)
+            except CheckpointError as found:
+                error = found
+            if not processes.all_true(error is None):
+                raise error or CheckpointError(
+                    f"another process cannot read {file}",
+                    hint="put the run into a folder that all processes can read",
+                )
+
+        if not last_is_good and processes.broadcast(previous.exists()):
+            read(previous)
+            return True
+        used, _ = _read_first([last, previous], read, processes.first)
+        if used == previous and processes.first and last.exists():
+            # Not as the last: the next save would make it the previous one, in place of a good one.
+            damaged = last.with_name(f"damaged{last.suffix}")
+            _remove(damaged)
+            os.replace(last, damaged)
+        return True
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other processes from training this run."""
+        with open(self.path / "state" / "lock", "wb") as file:
+            if fcntl is not None:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise CheckpointError(
+                        f"another process is training {self.path}",
+                        hint="wait until it ends, or stop it",
+                    ) from None
+                except OSError:
+                    pass  # a file system without locks
+            yield
+
+
+def load_run(path: str | Path) -> Run:
+    """Load the best parameters of a run, or those of its last checkpoint if they are damaged."""
+    folder = RunFolder.open(path)
+    model = folder.config.new_model()
+
+    def read(file: Path) -> int:
+        if file.parent == folder.path:
+            tensors, about = read_tensors(file)
+            load_parameters(model, tensors, file)
+            return int(about.get("step", 0))
+        state = _read_state(file)
+        load_parameters(model, state.part("model."), file)
+        return int(state.progress["step"])
+
+    _, step = _read_first([folder.path / "model.safetensors", *folder.states], read)
+    tokenizer, vocab_size = folder.tokenizer(), folder.config.model.get("vocab_size")
+    if isinstance(vocab_size, int) and tokenizer.vocab_size > vocab_size:
+        raise CheckpointError(
+            f"{folder.path}/tokenizer.json has {tokenizer.vocab_size} ids, the model {vocab_size}",
+            hint="it is the tokenizer of another run; put back the one of this run",
+        )
+    return Run(model.eval(), tokenizer, folder.config, folder.path, step)
+
+
+def _read_state(file: Path, like: Like | None = None) -> State:
+    if file.is_dir():
+        from glasshead.checkpoint.sharded import read_shards
+
+        return State(*read_shards(file, like))
+    tensors, about = read_tensors(file, like)
+    try:
+        return State(tensors, dict(json.loads(about["progress"])))
+    except (KeyError, ValueError, TypeError) as error:
+        raise CheckpointError(
+            f"{file} is not a checkpoint: {error!r}", hint="restore it from a backup"
+        ) from None
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a folder. A folder disappears at once, however long it takes to empty it."""
+    if path.is_dir():
+        gone = path.with_name(f".{path.name}.old")
+        shutil.rmtree(gone, ignore_errors=True)
+        os.replace(path, gone)
+        shutil.rmtree(gone)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _read_first(
+    files: list[Path], read: Callable[[Path], Result], warn: bool = True
+) -> tuple[Path, Result]:
+    """Return the first file that can be read, and what `read` returns for it."""
+    errors: list[CheckpointError] = []
+    for file in files:
+        try:
+            found = read(file)
+        except CheckpointError as error:
+            errors.append(error)
+            continue
+        if errors and warn:
+            print(f"{errors[0]}; using {file} instead", file=sys.stderr)
+        return file, found
+    raise errors[0]
