@@ -1,4 +1,4 @@
-"""Answers as OpenAI's clients expect them: in one piece, or in chunks as they are made."""
+"""Replies in the format of the OpenAI API: in one piece, or in chunks."""
 
 import secrets
 import time
@@ -12,7 +12,7 @@ from glasshead.text.tokenizer import Tokenizer
 
 __all__ = ["ChatReply", "CompletionReply", "Reply"]
 
-LEAST = -9999.0  # the logarithm of a probability that is 0, which JSON cannot hold
+LEAST = -9999.0  # stands for log(0), which JSON cannot represent
 
 Json = dict[str, Any]
 
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 class Reply(ABC):
     """One answer or several, each with its index."""
 
-    name: ClassVar[str]  # what its id begins with
+    name: ClassVar[str]  # the prefix of its id
     kind: ClassVar[str]
     chunk_kind: ClassVar[str]
 
@@ -35,35 +35,35 @@ class Reply(ABC):
             "system_fingerprint": f"fp_{served.stamp}",
         }
 
-    def whole(self, answers: Sequence[Sequence[Token]], used: Json) -> Json:
+    def whole(self, answers: Sequence[Sequence[Token]], usage: Json) -> Json:
         choices = [
             self._choice(index, self._message(index, "".join(t.text for t in tokens)), tokens, 0)
             for index, tokens in enumerate(answers)
         ]
-        return {**self._head, "object": self.kind, "choices": choices, "usage": used}
+        return {**self._head, "object": self.kind, "choices": choices, "usage": usage}
 
     def opening(self, index: int) -> Json | None:
-        """The chunk before the first token of an answer."""
-        said = self._first_delta(index)
-        return None if said is None else self._chunk(self._choice(index, said, [], 0))
+        """Return the chunk before the first token of an answer, if there is one."""
+        delta = self._first_delta(index)
+        return None if delta is None else self._chunk(self._choice(index, delta, [], 0))
 
     def chunk(self, index: int, token: Token, start: int) -> Json:
-        """The chunk of a token, whose text begins at `start` of its answer."""
+        """Return the chunk of a token, whose text begins at `start` of its answer."""
         return self._chunk(self._choice(index, self._delta(token), [token], start))
 
-    def used(self, used: Json) -> Json:
-        """The chunk that tells how many tokens there were."""
-        return {**self._chunk(), "usage": used}
+    def usage(self, usage: Json) -> Json:
+        """Return the chunk with the numbers of tokens."""
+        return {**self._chunk(), "usage": usage}
 
     def _chunk(self, *choices: Json) -> Json:
         return {**self._head, "object": self.chunk_kind, "choices": list(choices)}
 
-    def _choice(self, index: int, said: Json, tokens: Sequence[Token], start: int) -> Json:
-        told = [token for token in tokens if token.id is not None]
+    def _choice(self, index: int, text: Json, tokens: Sequence[Token], start: int) -> Json:
+        real = [token for token in tokens if token.id is not None]
         return {
             "index": index,
-            **said,
-            "logprobs": self._told(told, start) if self._logprobs and told else None,
+            **text,
+            "logprobs": self._log_probs(real, start) if self._logprobs and real else None,
             "finish_reason": tokens[-1].finish if tokens else None,
         }
 
@@ -77,11 +77,10 @@ class Reply(ABC):
     def _delta(self, token: Token) -> Json: ...
 
     @abstractmethod
-    def _told(self, tokens: Sequence[Token], start: int) -> Json:
-        """The log-probabilities of tokens."""
+    def _log_probs(self, tokens: Sequence[Token], start: int) -> Json: ...
 
     def _bytes(self, number: int) -> bytes:
-        """Specials, which stand for no text, by their names."""
+        """Return the bytes of a token; of a special token, its name."""
         names = [name for name, special in self.tokenizer.specials.items() if special == number]
         if names:
             return names[0].encode()
@@ -93,7 +92,7 @@ class CompletionReply(Reply):
 
     def __init__(self, served: Served, logprobs: bool, echo: Sequence[str]) -> None:
         super().__init__(served, logprobs)
-        self._echo = echo  # the prompt of each answer, or nothing
+        self._echo = echo  # the prompt of each answer, or an empty text
 
     def _message(self, index: int, text: str) -> Json:
         return {"text": self._echo[index] + text}
@@ -104,22 +103,22 @@ class CompletionReply(Reply):
     def _delta(self, token: Token) -> Json:
         return {"text": token.text}
 
-    def _told(self, tokens: Sequence[Token], start: int) -> Json:
+    def _log_probs(self, tokens: Sequence[Token], start: int) -> Json:
         offsets = [start]
         for token in tokens[:-1]:
             offsets.append(offsets[-1] + len(token.text))
         return {
-            "tokens": [self._spelled(token.id) for token in tokens],
+            "tokens": [self._name(token.id) for token in tokens],
             "token_logprobs": [_finite(token.logprob) for token in tokens],
             "top_logprobs": [
-                {self._spelled(number): _finite(p) for number, _, p in token.alternatives}
+                {self._name(number): _finite(p) for number, _, p in token.alternatives}
                 for token in tokens
             ],
             "text_offset": offsets,
         }
 
-    def _spelled(self, number: int | None) -> str:
-        """Half a character is written as bytes, so that no two tokens are alike."""
+    def _name(self, number: int | None) -> str:
+        """Return the text of a token; part of a character as bytes, so that names differ."""
         assert number is not None
         data = self._bytes(number)
         try:
@@ -140,7 +139,7 @@ class ChatReply(Reply):
     def _delta(self, token: Token) -> Json:
         return {"delta": {"content": token.text} if token.text or token.id is not None else {}}
 
-    def _told(self, tokens: Sequence[Token], start: int) -> Json:
+    def _log_probs(self, tokens: Sequence[Token], start: int) -> Json:
         content = []
         for token in tokens:
             others = [self._entry(number, p) for number, _, p in token.alternatives]

@@ -1,7 +1,7 @@
-"""What clients of OpenAI's API send, checked.
+"""Requests of the OpenAI API.
 
-A setting that we cannot honour is refused, not ignored; those that change no answer (`user`,
-`metadata`, ...) are taken and do nothing. `top_k`, `min_p` and `repetition_penalty` are ours.
+A setting that is not supported is an error, not ignored, unless it cannot change an answer (`user`,
+`metadata`, ...). `top_k`, `min_p` and `repetition_penalty` are additions.
 """
 
 from typing import Annotated, Any, Literal
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from glasshead.generation.sampling import SamplingConfig
 
-__all__ = ["ChatAsk", "CompletionAsk", "GenerationAsk", "Model", "Models"]
+__all__ = ["ChatRequest", "CompletionRequest", "GenerationRequest", "Model", "Models"]
 
 Stop = Annotated[str, Field(max_length=1000)]
 Id = Annotated[int, Field(ge=0, lt=2**31)]
@@ -23,8 +23,8 @@ class StreamOptions(BaseModel):
     include_obfuscation: bool = False
 
 
-class GenerationAsk(BaseModel):
-    """What both kinds of requests have."""
+class GenerationRequest(BaseModel):
+    """The fields of both kinds of requests."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -52,28 +52,24 @@ class GenerationAsk(BaseModel):
 
     @field_validator("frequency_penalty", "presence_penalty", "logit_bias")
     @classmethod
-    def _not_here(cls, value: Any) -> Any:
+    def _refuse_penalty(cls, value: Any) -> Any:
         if value:
-            raise ValueError("is not supported; repetition_penalty is")
+            raise ValueError("is not supported; use repetition_penalty")
         return value
 
     @property
     def sampling(self) -> SamplingConfig:
-        plain = SamplingConfig()
-        given = {
-            name: value
-            for name in ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
-            if (value := getattr(self, name)) is not None
-        }
-        return SamplingConfig(**{**vars(plain), **given})
+        names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+        given = {name: getattr(self, name) for name in names}
+        return SamplingConfig(**{name: x for name, x in given.items() if x is not None})
 
     @property
     def stops(self) -> list[str]:
         return [self.stop] if isinstance(self.stop, str) else self.stop or []
 
 
-class CompletionAsk(GenerationAsk):
-    """A text to go on with, or several; as text or as ids."""
+class CompletionRequest(GenerationRequest):
+    """Prompts: one or several, as text or as ids."""
 
     prompt: (
         str
@@ -90,7 +86,7 @@ class CompletionAsk(GenerationAsk):
 
     @field_validator("suffix")
     @classmethod
-    def _no_suffix(cls, value: str | None) -> str | None:
+    def _refuse_suffix(cls, value: str | None) -> str | None:
         if value:
             raise ValueError("is not supported")
         return value
@@ -120,7 +116,7 @@ class Message(BaseModel):
 
     @property
     def plain(self) -> dict[str, str]:
-        """As templates know it; a developer is what used to be the system."""
+        """The message for chat templates, which call a developer the system."""
         parts = self.content
         text = parts if isinstance(parts, str) else "".join(part.text for part in parts)
         return {"role": "system" if self.role == "developer" else self.role, "content": text}
@@ -130,8 +126,8 @@ class ResponseFormat(BaseModel):
     type: Literal["text"]
 
 
-class ChatAsk(GenerationAsk):
-    """A conversation that is to be answered."""
+class ChatRequest(GenerationRequest):
+    """A conversation to answer."""
 
     messages: list[Message] = Field(min_length=1, max_length=1000)
     max_completion_tokens: int | None = Field(None, ge=1, lt=2**31)

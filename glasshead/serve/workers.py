@@ -22,7 +22,7 @@ from fastapi import Request
 
 from glasshead.errors import BusyError
 
-__all__ = ["CancelToken", "ClientGone", "Workers", "in_worker", "run_in_worker", "until_disconnect"]
+__all__ = ["CancelToken", "ClientGone", "Workers", "in_worker", "until_disconnect"]
 
 Result = TypeVar("Result")
 
@@ -65,13 +65,6 @@ def in_worker(fn: Callable[..., Result]) -> Callable[..., Awaitable[Result]]:
     route.__name__, route.__doc__, route.__module__ = fn.__name__, fn.__doc__, fn.__module__
     route.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return route
-
-
-async def run_in_worker(
-    request: Request, fn: Callable[..., Result], *args: Any, **kwargs: Any
-) -> Result:
-    workers: Workers = request.app.state.workers
-    return await workers.run(request, fn, *args, **kwargs)
 
 
 async def until_disconnect(request: Request) -> None:

@@ -189,7 +189,7 @@ def refused(call, status):
     ("change", "status", "message"),
     [
         ({"model": "nobody"}, 404, "nobody"),
-        ({"model": "translator"}, 400, "writes no text"),
+        ({"model": "translator"}, 400, "does not generate text"),
         ({"temperature": 3}, 400, "temperature"),
         ({"top_p": 0}, 400, "top_p"),
         ({"max_tokens": 0}, 400, "max_tokens"),

@@ -135,10 +135,10 @@ def test_who_leaves_stops_the_writing(served, run):
         ("", {"ids": [10**6]}, "id 1000000"),
         ("", {"ids": [1] * 9000}, "9,000 tokens"),
         ("", {"ids": [1], "max_tokens": 9000}, "max_tokens (9,000)"),
-        ("", {"ids": [1], "model": "translator"}, "translator writes no text"),
+        ("", {"ids": [1], "model": "translator"}, "translator is of kind translator"),
         ("/read", {"text": "<img src=x>"}, "'<' (U+003C)"),
         ("/read", {"text": "猫" * 200_000}, "200,000 characters"),
-        ("/look", {"ids": [1, 2], "at": 3}, "no token 3"),
+        ("/look", {"ids": [1, 2], "at": 3}, "at (3) is beyond the text"),
     ],
 )
 def test_what_cannot_be_is_told_in_a_line(served, path, body, says):

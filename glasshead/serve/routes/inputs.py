@@ -1,17 +1,25 @@
-"""Fields and checks that several routes share, and the recording of a text."""
+"""Fields, checks and replies that several routes share, and the recording of a text."""
 
+import json
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import Query
+from fastapi.responses import StreamingResponse
 from pydantic import Field
 
 from glasshead.errors import InputError
+from glasshead.model.gpt import GPT
 from glasshead.observe.inspectable import RecordConfig
 from glasshead.serve.config import ServeConfig
-from glasshead.serve.library import Served
+from glasshead.serve.library import Library, Served
 from glasshead.serve.trace_store import StoredTrace
+from glasshead.text.tokenizer import Tokenizer
 
-__all__ = ["Index", "ModelId", "ModelQuery", "TokenId", "check_text", "record_text"]
+__all__ = [
+    "Index", "ModelId", "ModelQuery", "TokenId", "check_max_tokens", "check_text", "open_gpt",
+    "record_text", "server_event", "stream_events",
+]  # fmt: skip
 
 ModelId = Annotated[str, Field(min_length=1, max_length=1024)]
 ModelQuery = Annotated[str, Query(min_length=1, max_length=1024)]
@@ -28,6 +36,38 @@ def check_text(n_characters: int, config: ServeConfig, hint: str = "use a shorte
             f"{config.max_text:,} at most",
             hint=hint,
         )
+
+
+def check_max_tokens(max_tokens: int, config: ServeConfig) -> None:
+    if max_tokens > config.max_tokens:
+        raise InputError(
+            f"max_tokens ({max_tokens:,}) is more than this server generates at once",
+            hint=f"set max_tokens to {config.max_tokens:,} or less",
+        )
+
+
+def open_gpt(library: Library, name: str) -> tuple[Served, GPT, Tokenizer]:
+    """Open a model that generates text; raise InputError if it is of another kind."""
+    kind = library.find(name).kind
+    if kind in ("gpt", "broken"):
+        served = library.open(name)  # raises the reason if it is broken
+        if served.loaded is not None and isinstance(served.loaded.model, GPT):
+            return served, served.loaded.model, served.loaded.tokenizer
+    raise InputError(
+        f"{name[:200]} is of kind {kind}, which does not generate text",
+        hint="choose a model from GET /v1/models",
+    )
+
+
+def server_event(data: dict[str, Any], name: str | None = None) -> str:
+    """Format a server-sent event."""
+    head = "" if name is None else f"event: {name}\n"
+    return f"{head}data: {json.dumps(data, ensure_ascii=False)}\n\n"
+
+
+def stream_events(events: AsyncIterator[str]) -> StreamingResponse:
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
 def record_text(state: Any, served: Served, text: str, config: RecordConfig) -> StoredTrace:

@@ -1,49 +1,61 @@
-"""The API that other programs know: models, completions and chats as OpenAI's clients ask for them.
+"""The routes of the OpenAI API: models, completions and chat completions.
 
     client = openai.OpenAI(base_url="http://127.0.0.1:8000/v1", api_key="none")
     client.completions.create(model="poems", prompt="春江", max_tokens=50, stream=True)
 
-A prompt that is longer than the model's context is refused. An answer may grow past it: the model
-then goes on from the last half of what it has seen, as `glasshead generate` does.
+A prompt longer than the model's context is an error. An answer may grow past it: the model then
+continues from the last half of its context, as `glasshead generate` does.
 """
 
 import asyncio
-import json
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, Response
 
-from glasshead.checkpoint import Run
 from glasshead.errors import GlassheadError, InputError, NotFoundError
 from glasshead.generation.stream import start_ids
 from glasshead.model.gpt import GPT
 from glasshead.serve.chat import chat_ids
 from glasshead.serve.config import ServeConfig
 from glasshead.serve.engine import Ask, Engine, Stream, Token
+from glasshead.serve.error_replies import error_body
 from glasshead.serve.library import Entry, Library, Served
 from glasshead.serve.openai_replies import ChatReply, CompletionReply, Reply
-from glasshead.serve.openai_requests import ChatAsk, CompletionAsk, GenerationAsk, Model, Models
-from glasshead.serve.workers import ClientGone, run_in_worker, until_disconnect
+from glasshead.serve.openai_requests import (
+    ChatRequest,
+    CompletionRequest,
+    GenerationRequest,
+    Model,
+    Models,
+)
+from glasshead.serve.routes.inputs import (
+    check_max_tokens,
+    check_text,
+    open_gpt,
+    server_event,
+    stream_events,
+)
+from glasshead.serve.workers import ClientGone, until_disconnect
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/v1", tags=["openai"])
 
-# Whole, or as server-sent events.
+# In one piece, or as server-sent events.
 ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {"content": {"application/json": {}, "text/event-stream": {}}}
 }
-SAMPLES = 128  # answers to one request, of all its prompts
+MAX_ANSWERS = 128  # to one request, for all its prompts
 
 
 @router.get("/models")
 def models(request: Request) -> Models:
-    """What can write."""
+    """The models that generate text."""
     library: Library = request.app.state.library
-    return Models(data=[_model(entry) for entry in library.list() if "write" in entry.can])
+    return Models(data=[_describe_model(entry) for entry in library.list() if "write" in entry.can])
 
 
 @router.get("/models/{name:path}")
@@ -51,175 +63,153 @@ def model(request: Request, name: str) -> Model:
     library: Library = request.app.state.library
     entry = library.find(name)
     if "write" not in entry.can:
-        raise NotFoundError(f"{name[:200]} writes no text", hint="/v1/models lists those that do")
-    return _model(entry)
+        raise NotFoundError(
+            f"{name[:200]} does not generate text", hint="GET /v1/models lists models that do"
+        )
+    return _describe_model(entry)
 
 
-def _model(entry: Entry) -> Model:
+def _describe_model(entry: Entry) -> Model:
     return Model(id=entry.id, max_model_len=entry.max_len)
 
 
 @router.post("/completions", response_model=None, responses=ANSWERS)
-async def completions(request: Request, ask: CompletionAsk) -> Response:
-    """A text goes on."""
+async def completions(request: Request, ask: CompletionRequest) -> Response:
+    """Continue texts."""
     if ask.best_of not in (None, ask.n or 1):
-        raise InputError(f"best_of ({ask.best_of}) is not supported", hint="leave it out, or use n")
+        raise InputError(f"best_of ({ask.best_of}) is not supported", hint="leave it out, or set n")
     if ask.echo and ask.logprobs is not None:
         raise InputError(
-            "echo with logprobs is not supported", hint="`glasshead score` tells those of a text"
+            "echo with logprobs is not supported",
+            hint="for the log-probabilities of a text, use `glasshead score --tokens --json`",
         )
     state = request.app.state
-    served, prompts, shown = await run_in_worker(
+    served, prompts, texts = await state.workers.run(
         request, _read_prompts, state.library, state.config, ask
     )
-    echo = [text if ask.echo else "" for text in shown for _ in range(ask.n or 1)]
+    echo = [text if ask.echo else "" for text in texts for _ in range(ask.n or 1)]
     reply = CompletionReply(served, ask.logprobs is not None, echo)
     asks = _asks(ask, prompts, ask.max_tokens or 16, ask.logprobs, state.config)
-    return await _answered(request, ask, served, reply, asks)
+    return await _answer(request, ask, served, reply, asks)
 
 
 @router.post("/chat/completions", response_model=None, responses=ANSWERS)
-async def chat(request: Request, ask: ChatAsk) -> Response:
-    """A conversation is answered."""
+async def chat(request: Request, ask: ChatRequest) -> Response:
+    """Answer a conversation."""
     state = request.app.state
-    served, ids = await run_in_worker(request, _read_chat, state.library, state.config, ask)
-    room = max(1, min(state.config.max_tokens // (ask.n or 1), _max_len(served) - len(ids)))
+    served, ids, max_len = await state.workers.run(
+        request, _read_chat, state.library, state.config, ask
+    )
+    room = max(1, min(state.config.max_tokens // (ask.n or 1), max_len - len(ids)))
     limit = ask.max_completion_tokens or ask.max_tokens or room
     reply = ChatReply(served, bool(ask.logprobs))
     alternatives = (ask.top_logprobs or 0) if ask.logprobs else None
     asks = _asks(ask, [ids], limit, alternatives, state.config)
-    return await _answered(request, ask, served, reply, asks)
+    return await _answer(request, ask, served, reply, asks)
 
 
 def _read_prompts(
-    library: Library, config: ServeConfig, ask: CompletionAsk
+    library: Library, config: ServeConfig, ask: CompletionRequest
 ) -> tuple[Served, list[list[int]], list[str]]:
-    """The ids of all prompts, and their texts."""
-    served, loaded = _opened(library, ask.model)
+    """Return the ids of all prompts, and their texts."""
+    served, model, tokenizer = open_gpt(library, ask.model)
     ids, texts = [], []
     for prompt in ask.prompts:
         if isinstance(prompt, str):
-            _check_text(len(prompt), config)
+            check_text(len(prompt), config)
             texts.append(prompt)
-            prompt = loaded.tokenizer.prompt_ids(prompt) or start_ids(loaded.tokenizer)
+            prompt = tokenizer.prompt_ids(prompt) or start_ids(tokenizer)
         else:
-            texts.append(loaded.tokenizer.decode(prompt))
-        ids.append(_checked(served, prompt, config))
+            texts.append(tokenizer.decode(prompt))
+        _check_prompt(prompt, model, config)
+        ids.append(prompt)
     return served, ids, texts
 
 
-def _read_chat(library: Library, config: ServeConfig, ask: ChatAsk) -> tuple[Served, list[int]]:
-    served, loaded = _opened(library, ask.model)
+def _read_chat(
+    library: Library, config: ServeConfig, ask: ChatRequest
+) -> tuple[Served, list[int], int]:
+    """Return the ids of the conversation, and the length of the model's context."""
+    served, model, tokenizer = open_gpt(library, ask.model)
+    assert served.loaded is not None
     messages = [message.plain for message in ask.messages]
-    _check_text(sum(len(message["content"]) for message in messages), config)
-    ids = chat_ids(loaded, messages, 2 * config.max_text)
-    return served, _checked(served, ids or start_ids(loaded.tokenizer), config)
+    check_text(sum(len(message["content"]) for message in messages), config)
+    ids = chat_ids(served.loaded, messages, 2 * config.max_text) or start_ids(tokenizer)
+    _check_prompt(ids, model, config)
+    return served, ids, model.config.max_len
 
 
-def _opened(library: Library, name: str) -> tuple[Served, Run]:
-    if "write" not in library.find(name).can:
-        raise InputError(f"{name[:200]} writes no text", hint="/v1/models lists those that do")
-    served = library.open(name)
-    assert served.loaded is not None
-    return served, served.loaded
-
-
-def _max_len(served: Served) -> int:
-    assert served.loaded is not None
-    assert isinstance(served.loaded.model, GPT)
-    return served.loaded.model.config.max_len
-
-
-def _check_text(length: int, config: ServeConfig) -> None:
-    if length > config.max_text:
+def _check_prompt(ids: Sequence[int], model: GPT, config: ServeConfig) -> None:
+    limit = min(model.config.max_len, config.max_tokens)
+    if len(ids) > limit:
         raise InputError(
-            f"the text has {length:,} characters, more than {config.max_text:,}",
-            hint="give a shorter one",
+            f"the prompt has {len(ids):,} tokens, but the model reads {limit:,} at most",
+            hint="use a shorter prompt",
         )
-
-
-def _checked(served: Served, ids: list[int], config: ServeConfig) -> list[int]:
-    most = min(_max_len(served), config.max_tokens)
-    if len(ids) > most:
-        raise InputError(
-            f"the prompt has {len(ids):,} tokens, more than {most:,}", hint="give a shorter one"
-        )
-    return ids
 
 
 def _asks(
-    ask: GenerationAsk,
+    ask: GenerationRequest,
     prompts: list[list[int]],
     max_tokens: int,
     alternatives: int | None,
     config: ServeConfig,
 ) -> list[Ask]:
-    """n samples of each prompt."""
+    """Return what the engine is asked: n samples of each prompt."""
     n, seed = ask.n or 1, secrets.randbits(53) if ask.seed is None else ask.seed
-    if max_tokens > config.max_tokens:
-        raise InputError(
-            f"max_tokens ({max_tokens:,}) is more than this server writes at once",
-            hint=f"ask for {config.max_tokens:,} at most",
-        )
+    check_max_tokens(max_tokens, config)
     answers = n * len(prompts)
-    room = min(SAMPLES, config.batch + config.waiting)  # more would be refused at any time
+    room = min(MAX_ANSWERS, config.batch + config.waiting)  # more would always be refused
     if answers > room:
         raise InputError(
             f"{n} samples of {len(prompts)} prompts are more than {room} answers",
-            hint="ask for fewer at a time",
+            hint="send fewer prompts, or set a smaller n",
         )
     if answers * max_tokens > config.max_tokens:
         raise InputError(
-            f"{answers} answers of {max_tokens:,} tokens are more than this server writes at once",
-            hint=f"ask for {config.max_tokens:,} tokens at most in all",
+            f"{answers} answers of {max_tokens:,} tokens are more than this server generates at "
+            "once",
+            hint=f"set max_tokens so that all answers together have {config.max_tokens:,} at most",
         )
+    options = (ask.sampling, max_tokens, ask.stops)
     return [
-        Ask(
-            ids,
-            ask.sampling,
-            max_tokens,
-            ask.stops,
-            seed=seed,
-            place=place,
-            alternatives=alternatives,
-        )
+        Ask(ids, *options, seed=seed, place=place, alternatives=alternatives)
         for ids in prompts
         for place in range(n)
     ]
 
 
-async def _answered(
-    request: Request, ask: GenerationAsk, served: Served, reply: Reply, asks: list[Ask]
+async def _answer(
+    request: Request, ask: GenerationRequest, served: Served, reply: Reply, asks: list[Ask]
 ) -> Response:
     engine: Engine = request.app.state.engine
     streams: list[Stream] = []
     try:
         for each in asks:
             streams.append(engine.stream(served, each))
-        read = sum(len(each.ids) for each in asks[:: ask.n or 1])
+        n_prompt = sum(len(each.ids) for each in asks[:: ask.n or 1])
         if ask.stream:
-            told = ask.stream_options is not None and ask.stream_options.include_usage
-            events = _events(streams, reply, read if told else None)
-            headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-            return StreamingResponse(events, media_type="text/event-stream", headers=headers)
-        answers = await _all(request, streams)
+            usage = ask.stream_options is not None and ask.stream_options.include_usage
+            return stream_events(_events(streams, reply, n_prompt if usage else None))
+        answers = await _collect(request, streams)
     except BaseException:
         for stream in streams:
             stream.close()
         raise
-    return JSONResponse(reply.whole(answers, _usage(read, answers)))
+    n_generated = sum(token.id is not None for tokens in answers for token in tokens)
+    return JSONResponse(reply.whole(answers, _usage(n_prompt, n_generated)))
 
 
-async def _all(request: Request, streams: Sequence[Stream]) -> list[list[Token]]:
-    """The whole answers, unless the client leaves before."""
+async def _collect(request: Request, streams: Sequence[Stream]) -> list[list[Token]]:
+    """Return the complete answers; raise ClientGone if the client disconnects first."""
 
-    async def collected() -> list[list[Token]]:
+    async def collect() -> list[list[Token]]:
         answers: list[list[Token]] = [[] for _ in streams]
-        async for index, token in merged(streams):
+        async for index, token in merge_streams(streams):
             answers[index].append(token)
         return answers
 
-    answering = asyncio.ensure_future(collected())
+    answering = asyncio.ensure_future(collect())
     leaving = asyncio.ensure_future(until_disconnect(request))
     try:
         await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -231,30 +221,31 @@ async def _all(request: Request, streams: Sequence[Stream]) -> list[list[Token]]
         answering.cancel()
 
 
-async def _events(streams: Sequence[Stream], reply: Reply, read: int | None) -> AsyncIterator[str]:
-    """Server-sent events; with the number of ids that were `read`, also how many were used."""
-    made, lengths = 0, [0] * len(streams)
+async def _events(
+    streams: Sequence[Stream], reply: Reply, n_prompt: int | None
+) -> AsyncIterator[str]:
+    """Yield server-sent events; with the number of prompt tokens, also the usage."""
+    n_generated, lengths = 0, [0] * len(streams)
     try:
         for index in range(len(streams)):
             if (opening := reply.opening(index)) is not None:
-                yield _event(opening)
-        async for index, token in merged(streams):
-            yield _event(reply.chunk(index, token, lengths[index]))
+                yield server_event(opening)
+        async for index, token in merge_streams(streams):
+            yield server_event(reply.chunk(index, token, lengths[index]))
             lengths[index] += len(token.text)
-            made += token.id is not None
-        if read is not None:
-            yield _event(reply.used(_used(read, made)))
+            n_generated += token.id is not None
+        if n_prompt is not None:
+            yield server_event(reply.usage(_usage(n_prompt, n_generated)))
         yield "data: [DONE]\n\n"
     except GlassheadError as error:
-        told = {"message": str(error), "type": "server_error", "param": None, "code": None}
-        yield _event({"error": {**told, "hint": error.hint}})
+        yield server_event(error_body("/v1", 500, str(error), error.hint))
     finally:
         for stream in streams:
             stream.close()
 
 
-async def merged(streams: Sequence[Stream]) -> AsyncIterator[tuple[int, Token]]:
-    """The tokens of all streams as they come, each with the index of its stream."""
+async def merge_streams(streams: Sequence[Stream]) -> AsyncIterator[tuple[int, Token]]:
+    """Yield the tokens of all streams as they come, each with the index of its stream."""
     if len(streams) == 1:
         async for token in streams[0]:
             yield 0, token
@@ -274,14 +265,6 @@ async def merged(streams: Sequence[Stream]) -> AsyncIterator[tuple[int, Token]]:
             future.cancel()
 
 
-def _event(data: dict[str, Any]) -> str:
-    return f"data: {json.dumps(data, ensure_ascii=False)}\n\n"
-
-
-def _usage(read: int, answers: Sequence[Sequence[Token]]) -> dict[str, int]:
-    return _used(read, sum(token.id is not None for tokens in answers for token in tokens))
-
-
-def _used(prompt: int, completion: int) -> dict[str, int]:
+def _usage(prompt: int, completion: int) -> dict[str, int]:
     total = prompt + completion
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total}

@@ -1,13 +1,12 @@
-"""The page's Write: a text goes on token by token, and every choice can be seen and changed.
+"""The routes of the page's Write view: generate a text token by token, and see every choice.
 
     POST /api/write         {model, ids, ...}: server-sent events, a token each
-    POST /api/write/read    {model, text | ids}: its tokens, how probable each was, what may follow
-    POST /api/write/look    {model, ids, at}: what every head looked at when token `at` was written
+    POST /api/write/read    {model, text | ids}: tokens, their probabilities, and likely next ones
+    POST /api/write/look    {model, ids, at}: what every head looked at to generate token `at`
 
-A page goes by ids, not by texts: a text may be cut into other tokens than those that were written.
+The page sends ids, not texts: the tokens of a text may differ from those that were generated.
 """
 
-import json
 import math
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any, Self
@@ -27,22 +26,30 @@ from glasshead.observe.words import characters, decode_tokens
 from glasshead.serve.config import ServeConfig
 from glasshead.serve.engine import Ask, Stream
 from glasshead.serve.library import Library, Served
-from glasshead.serve.workers import CancelToken, run_in_worker
+from glasshead.serve.routes.inputs import (
+    ModelId,
+    TokenId,
+    check_max_tokens,
+    check_text,
+    open_gpt,
+    server_event,
+    stream_events,
+)
+from glasshead.serve.workers import CancelToken, in_worker
 from glasshead.text.tokenizer import StreamDecoder, Tokenizer
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/api/write", tags=["write"])
 
-LOGITS = 1 << 22  # that are held at once
-KEYS = 32  # of those a head looked at, that are told
+LOGITS = 1 << 22  # the most logits in memory at once
+KEYS = 32  # the strongest keys of a head to send
 
-ModelId = Annotated[str, Field(min_length=1, max_length=1024)]
-Ids = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1)]
+Ids = Annotated[list[TokenId], Field(min_length=1)]
 Alternatives = Annotated[int, Field(ge=1, le=32)]
 
 
-class WriteAsk(BaseModel):
+class WriteRequest(BaseModel):
     model: ModelId
     ids: Ids
     max_tokens: int = Field(64, ge=1, le=65536)
@@ -61,8 +68,8 @@ class WriteAsk(BaseModel):
         )
 
 
-class ReadAsk(BaseModel):
-    """A text, or its ids; an empty text is what the model begins with."""
+class ReadRequest(BaseModel):
+    """A text, or its ids; an empty text stands for the start of a text."""
 
     model: ModelId
     text: str | None = None
@@ -70,7 +77,7 @@ class ReadAsk(BaseModel):
     alternatives: Alternatives = 8
 
     @model_validator(mode="after")
-    def one_of_both(self) -> Self:
+    def check_one_is_given(self) -> Self:
         if (self.text is None) == (self.ids is None):
             raise ValueError("give either text or ids")
         return self
@@ -79,32 +86,23 @@ class ReadAsk(BaseModel):
 class TokenLookRequest(BaseModel):
     model: ModelId
     ids: Ids
-    at: int = Field(ge=1, lt=2**31)  # the token before it is the one that looked
+    at: int = Field(ge=1, lt=2**31)  # the query is the token before it
 
 
 @router.post("/read")
-async def read(request: Request, ask: ReadAsk) -> dict[str, Any]:
+@in_worker
+def read(request: Request, ask: ReadRequest, cancel: CancelToken) -> dict[str, Any]:
     state = request.app.state
-    return await run_in_worker(request, _read, state.library, state.config, ask)
-
-
-def _read(
-    library: Library, config: ServeConfig, ask: ReadAsk, cancel: CancelToken
-) -> dict[str, Any]:
-    served, model, tokenizer = _writer(library, ask.model)
-    if ask.text is not None and len(ask.text) > config.max_text:
-        raise InputError(
-            f"the text has {len(ask.text):,} characters, more than {config.max_text:,}",
-            hint="give a shorter one",
-        )
+    served, model, tokenizer = open_gpt(state.library, ask.model)
+    check_text(len(ask.text or ""), state.config)
     ids = ask.ids or tokenizer.prompt_ids(ask.text or "") or start_ids(tokenizer)
-    _check(ids, model, tokenizer, config)
+    _check_ids(ids, model, tokenizer, state.config)
     start = max(0, len(ids) - model.config.max_len)
-    heard = _predictions(served, model, tokenizer, ids[start:], ask.alternatives, cancel)
-    tokens = _tokens(tokenizer, ids)
-    for token, (log_prob, others) in zip(tokens[start + 1 :], heard, strict=False):
+    predicted = _predictions(served, model, tokenizer, ids[start:], ask.alternatives, cancel)
+    tokens = _describe_tokens(tokenizer, ids)
+    for token, (log_prob, others) in zip(tokens[start + 1 :], predicted, strict=False):
         token |= {"logprob": log_prob, "alternatives": others}
-    return {"tokens": tokens, "next": heard[-1][1], "from": start}
+    return {"tokens": tokens, "next": predicted[-1][1], "from": start}
 
 
 def _predictions(
@@ -115,7 +113,7 @@ def _predictions(
     k: int,
     cancel: CancelToken,
 ) -> list[tuple[float | None, list[dict[str, Any]]]]:
-    """At each position: the log-probability of the id that came next, and the likeliest ids."""
+    """Return for each position the log-probability of the next id, and the likeliest ids."""
     device = model.embedding.weight.device
     known = min(tokenizer.vocab_size, model.config.vocab_size)
     found: list[tuple[float | None, list[dict[str, Any]]]] = []
@@ -134,25 +132,20 @@ def _predictions(
                 own, top.indices.tolist(), top.values.tolist(), strict=True
             ):
                 pairs = zip(others, numbers, strict=True)
-                found.append((_finite(value), [_other(tokenizer, *pair) for pair in pairs]))
+                found.append((_finite(value), [_alternative(tokenizer, *pair) for pair in pairs]))
     found[-1] = (None, found[-1][1])
     return found
 
 
 @router.post("/look")
-async def look(request: Request, ask: TokenLookRequest) -> dict[str, Any]:
+@in_worker
+def look(request: Request, ask: TokenLookRequest, cancel: CancelToken) -> dict[str, Any]:
     state = request.app.state
-    return await run_in_worker(request, _look, state.library, state.config, ask)
-
-
-def _look(
-    library: Library, config: ServeConfig, ask: TokenLookRequest, cancel: CancelToken
-) -> dict[str, Any]:
-    served, model, tokenizer = _writer(library, ask.model)
-    _check(ask.ids, model, tokenizer, config)
+    served, model, tokenizer = open_gpt(state.library, ask.model)
+    _check_ids(ask.ids, model, tokenizer, state.config)
     if ask.at > len(ask.ids):
         raise InputError(
-            f"there is no token {ask.at}: the text has {len(ask.ids)}", hint="count from 0"
+            f"at ({ask.at}) is beyond the text", hint=f"use a number from 1 to {len(ask.ids)}"
         )
     start = max(0, ask.at - model.config.max_len)
     batch = torch.tensor([ask.ids[start : ask.at]], device=model.embedding.weight.device)
@@ -172,63 +165,50 @@ def _look(
 
 
 @router.post("", response_class=StreamingResponse)
-async def write(request: Request, ask: WriteAsk) -> StreamingResponse:
+async def write(request: Request, ask: WriteRequest) -> StreamingResponse:
     """Events: `token` for each, then `end` with how it ended; or `error`."""
     state = request.app.state
-    served, tokenizer = await run_in_worker(request, _ready, state.library, state.config, ask)
+    served, tokenizer = await state.workers.run(
+        request, _open_checked, state.library, state.config, ask
+    )
     wanted = Ask(
         ask.ids, ask.sampling, ask.max_tokens, seed=ask.seed, alternatives=ask.alternatives
     )
-    tokens = state.engine.stream(served, wanted)
-    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    return StreamingResponse(
-        _events(tokens, tokenizer), media_type="text/event-stream", headers=headers
-    )
+    return stream_events(_events(state.engine.stream(served, wanted), tokenizer))
 
 
 async def _events(tokens: Stream, tokenizer: Tokenizer) -> AsyncIterator[str]:
     try:
         async for token in tokens:
             if token.id is not None:
-                others = [_other(tokenizer, i, p) for i, _, p in token.alternatives]
-                told = {"id": token.id, "text": token.text, "logprob": _finite(token.logprob)}
-                yield _event("token", {**told, "alternatives": others})
+                others = [_alternative(tokenizer, i, p) for i, _, p in token.alternatives]
+                about = {"id": token.id, "text": token.text, "logprob": _finite(token.logprob)}
+                yield server_event({**about, "alternatives": others}, "token")
             if token.finish is not None:
-                yield _event("end", {"finish": token.finish, "text": token.text})
+                yield server_event({"finish": token.finish, "text": token.text}, "end")
     except GlassheadError as error:
-        yield _event("error", {"message": str(error), "hint": error.hint})
+        yield server_event({"message": str(error), "hint": error.hint}, "error")
     finally:
         tokens.close()
 
 
-def _event(name: str, data: dict[str, Any]) -> str:
-    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
-
-
-def _ready(library: Library, config: ServeConfig, ask: WriteAsk) -> tuple[Served, Tokenizer]:
-    served, model, tokenizer = _writer(library, ask.model)
-    _check(ask.ids, model, tokenizer, config)
-    if ask.max_tokens > config.max_tokens:
-        raise InputError(
-            f"max_tokens ({ask.max_tokens:,}) is more than this server writes at once",
-            hint=f"ask for {config.max_tokens:,} at most",
-        )
+def _open_checked(
+    library: Library, config: ServeConfig, ask: WriteRequest
+) -> tuple[Served, Tokenizer]:
+    served, model, tokenizer = open_gpt(library, ask.model)
+    _check_ids(ask.ids, model, tokenizer, config)
+    check_max_tokens(ask.max_tokens, config)
     return served, tokenizer
 
 
-def _other(tokenizer: Tokenizer, token: int, log_prob: float) -> dict[str, Any]:
+def _alternative(tokenizer: Tokenizer, token: int, log_prob: float) -> dict[str, Any]:
     [shown] = characters(decode_tokens(tokenizer, [token]))
-    special = token in tokenizer.specials.values()
-    return {
-        "id": token,
-        "text": shown.text,
-        "logprob": _finite(log_prob),
-        **({"special": True} if special else {}),
-    }
+    special = {"special": True} if token in tokenizer.specials.values() else {}
+    return {"id": token, "text": shown.text, "logprob": _finite(log_prob), **special}
 
 
-def _tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[dict[str, Any]]:
-    """What each id adds to the text: nothing while a character is not whole yet."""
+def _describe_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[dict[str, Any]]:
+    """Return what each id adds to the text: nothing if it does not complete a character."""
     names = {number: name for name, number in tokenizer.specials.items()}
     stream = StreamDecoder(tokenizer)
     tokens: list[dict[str, Any]] = []
@@ -245,24 +225,15 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _check(ids: Sequence[int], model: GPT, tokenizer: Tokenizer, config: ServeConfig) -> None:
+def _check_ids(ids: Sequence[int], model: GPT, tokenizer: Tokenizer, config: ServeConfig) -> None:
     known = min(tokenizer.vocab_size, model.config.vocab_size)
     if len(ids) > config.max_tokens:
         raise InputError(
-            f"the text has {len(ids):,} tokens, more than {config.max_tokens:,}",
-            hint="give a shorter one",
+            f"the text has {len(ids):,} tokens, but {config.max_tokens:,} is the maximum here",
+            hint="use a shorter text",
         )
     if max(ids) >= known:
         raise InputError(
-            f"id {max(ids)} is none of the {known} that this model writes",
-            hint="use ids that /api/write/read gave",
+            f"id {max(ids)} is not in the vocabulary, whose ids end at {known - 1}",
+            hint="use the ids from the answer of /api/write/read",
         )
-
-
-def _writer(library: Library, name: str) -> tuple[Served, GPT, Tokenizer]:
-    served = library.open(name)
-    if served.loaded is None or not isinstance(served.loaded.model, GPT):
-        raise InputError(
-            f"{name} writes no text: {served.entry.kind}", hint="choose a GPT that was trained"
-        )
-    return served, served.loaded.model, served.loaded.tokenizer
