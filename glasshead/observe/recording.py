@@ -156,13 +156,12 @@ class _Recorder:
     @torch.no_grad()
     def add(self, index: int, call: AttentionCall) -> None:
         """Check one call of layer `index` and add it to the layer's trace."""
-        q, k, v, context = (x.detach() for x in (call.q, call.k, call.v, call.context))
-        scoring, lse = call.scoring, call.lse
+        q, k, lse, scoring = call.q.detach(), call.k.detach(), call.lse, call.scoring
         mask = call.mask.simplify(q.shape[2], k.shape[2])
         layer = replace(self.trace.layer(index), kind="cross" if call.cross else "self")
         self.trace.replace_layer(layer)
         with torch.autocast(q.device.type, enabled=False):
-            check_exactness(layer, q, k, v, mask, scoring, context, lse, call.rounded_scores)
+            check_exactness(layer, call)
             layer_trace, row, key = self._extend(layer, q, k)
             if lse is None and self.keep != "statistics":
                 lse = recompute(q, k, mask, scoring, weights=False, lse=True)[1]
@@ -235,19 +234,11 @@ def _first_key(found: LayerTrace, k: Tensor, T: int) -> int:
     )
 
 
-def check_exactness(
-    layer: Layer,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Mask,
-    scoring: Scoring,
-    context: Tensor,
-    lse: Tensor | None = None,
-    rounded_scores: bool = False,
-) -> None:
-    """Raise unless exp(scores - lse) @ v equals `context` in the last row, one in the middle and
-    one of the first."""
+@torch.no_grad()
+def check_exactness(layer: Layer, call: AttentionCall) -> None:
+    """Raise unless exp(scores - lse) @ v equals the call's context in the last row, one in the
+    middle and one of the first."""
+    q, k, v, context = call.q, call.k, call.v, call.context
     (B, H, T, _), S = q.shape, k.shape[2]
     if k.shape[0] != B or H % k.shape[1] or context.shape != (B, H, T, v.shape[-1]):
         raise RecordingError(
@@ -259,14 +250,14 @@ def check_exactness(
         return
     # The error that rounding may cause: in the context, and in scores before the exponential.
     of_context = 4 * torch.finfo(context.dtype).eps + 16 * torch.finfo(torch.float32).eps
-    of_scores = 2 * torch.finfo(q.dtype if rounded_scores else torch.float32).eps
+    of_scores = 2 * torch.finfo(q.dtype if call.rounded_scores else torch.float32).eps
     largest_v = torch.maximum(v.amax((-2, -1)), -v.amin((-2, -1)))  # (B, H_kv); makes no copy of v
     largest_v = to_float(largest_v).repeat_interleave(H // v.shape[1], 1)
     # All rows at once: each question about a tensor on a GPU waits for it.
     step = max(1, (T - 1) // 2)
     rows = slice((T - 1) % step, T, step)
-    s = masked_scores(q, k, mask, scoring, rows, slice(0, S))  # (B, H, 3, S)
-    row_lse = s.logsumexp(-1) if lse is None else lse[:, :, rows]
+    s = masked_scores(q, k, call.mask, call.scoring, rows, slice(0, S))  # (B, H, 3, S)
+    row_lse = s.logsumexp(-1) if call.lse is None else call.lse[:, :, rows]
     empty = (row_lse == -torch.inf)[..., None]
     weights = (s - row_lse[..., None]).exp().masked_fill(empty, 0)
     largest = s.masked_fill(s == -torch.inf, 0).abs().amax(-1, keepdim=True)

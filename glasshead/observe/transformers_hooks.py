@@ -9,7 +9,7 @@ other names, so registering a name of ours could change what they compute.
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -71,73 +71,72 @@ def _get_with_hooks(
     return partial(_attend, get(interface, name, default), name)
 
 
+class _KernelCall(NamedTuple):
+    """A call of a function of the attention interface."""
+
+    kernel: str
+    module: nn.Module
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    mask: Any
+    args: tuple[Any, ...]
+    options: dict[str, Any]
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether the fused kernel, called without a mask, is causal.
+
+        It then aligns queries with the first keys, not with the last ones.
+        """
+        causal = self.options.get("is_causal")
+        causal = getattr(self.module, "is_causal", True) if causal is None else causal
+        return self.kernel == "sdpa" and bool(causal) and self.q.shape[2] > 1
+
+
 def _attend(
-    kernel: Callable[..., Any],
-    name: str,
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Any = None,
-    *args: Any,
-    **options: Any,
-) -> Any:
+    function: Callable[..., Any], kernel: str, module: nn.Module, query: Tensor, key: Tensor,
+    value: Tensor, attention_mask: Any = None, *args: Any, **options: Any,
+) -> Any:  # fmt: skip
     """Run a function of the attention interface, and the module's hooks around it."""
-    mask, emptied = attention_mask, None
-    if _hiding:
-        mask, emptied = _hide(name, module, query, key, attention_mask, options)
-    out = kernel(module, query, key, value, mask, *args, **options)
-    context = _run_hooks(
-        name, module, query, key, value, mask, attention_mask, out[0], emptied, args, options
-    )
+    call = _KernelCall(kernel, module, query, key, value, attention_mask, args, options)
+    mask, emptied = _hide(call) if _hiding else (attention_mask, None)
+    out = function(module, query, key, value, mask, *args, **options)
+    context = _run_hooks(call, mask, out[0], emptied)
     return out if context is None else (context.transpose(1, 2), *out[1:])
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def _hide(
-    name: str, module: nn.Module, q: Tensor, k: Tensor, mask: Any, options: dict[str, Any]
-) -> tuple[Any, Tensor | None]:
+def _hide(call: _KernelCall) -> tuple[Any, Tensor | None]:
     """Return the mask without the pairs that hooks hide, and the rows (B | 1, H | 1, T) that are
     left without keys."""
-    hooks = _hooks.get(module, ())
-    (_, H, T, _), S = q.shape, k.shape[2]
+    hooks, mask = _hooks.get(call.module, ()), call.mask
+    (_, H, T, _), S, device = call.q.shape, call.k.shape[2], call.q.device
     cross = any(_is_cross(hook) for hook in hooks)
     # Caches of transformers may drop keys or hold empty places: then an index is no position.
     known = T > 1 if cross else T == S
-    hidden = hidden_pairs(hooks, PendingCall(H, T, S, cross, 0 if known else None, q.device))
+    hidden = hidden_pairs(hooks, PendingCall(H, T, S, cross, 0 if known else None, device))
     if hidden is None:
         return mask, None
-    _check_hiding(_where(hooks), name, mask, S)
+    _check_hiding(_where(hooks), call)
     before = _to_bool(mask)
     if before is None:
-        before = torch.ones(T, S, dtype=torch.bool, device=q.device)
-        before = before.tril() if _is_causal(name, module, T, options) else before
+        before = torch.ones(T, S, dtype=torch.bool, device=device)
+        before = before.tril() if call.is_causal else before
     after = before & ~hidden
-    if mask is None and name == "sdpa":
+    if mask is None and call.kernel == "sdpa":
         mask = after[None]
     else:
-        mask = q.new_zeros(1) if mask is None else mask
+        mask = call.q.new_zeros(1) if mask is None else mask
         least = 0 if mask.dtype == torch.bool else torch.finfo(mask.dtype).min
         mask = mask.masked_fill(~after, least)
     return mask, ~after.any(-1)
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def _run_hooks(
-    name: str,
-    module: nn.Module,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Any,
-    given_mask: Any,
-    out: Tensor,
-    emptied: Tensor | None,
-    args: tuple[Any, ...],
-    options: dict[str, Any],
-) -> Tensor | None:
+def _run_hooks(call: _KernelCall, mask: Any, out: Tensor, emptied: Tensor | None) -> Tensor | None:
     """Run the module's hooks after a call; return the context if they replaced it."""
-    hooks = _hooks.get(module, ())
+    hooks, (q, k, v) = _hooks.get(call.module, ()), call[2:5]
     if not hooks:
         return None
     if torch.is_autocast_enabled(q.device.type):
@@ -145,24 +144,23 @@ def _run_hooks(
         dtype = torch.get_autocast_dtype(q.device.type)
         q, k, v = (x.to(dtype) for x in (q, k, v))
     T, cross = q.shape[2], any(_is_cross(hook) for hook in hooks)
-    causal = mask is None and _is_causal(name, module, T, options)
+    causal = mask is None and call.is_causal
     if causal:
         k, v = k[:, :, :T], v[:, :, :T]
     given = context = out.transpose(1, 2)  # (B, H, T, D)
 
     def describe() -> tuple[Mask, Scoring]:
-        where = _where(hooks)
-        _check_recordable(where, name, mask, args, options)
-        return _mask_and_scoring(where, mask, causal, q, k, options)
+        _check_recordable(_where(hooks), call, mask)
+        return _mask_and_scoring(_where(hooks), mask, causal, q, k, call.options)
 
-    call = AttentionCall(
-        q, k, v, given, describe, cross, rounded_scores=name != "sdpa",
-        padding=partial(_real_queries, given_mask, T, cross),
+    finished = AttentionCall(
+        q, k, v, given, describe, cross, rounded_scores=call.kernel != "sdpa",
+        padding=partial(_real_queries, call.mask, T, cross),
     )  # fmt: skip
     if emptied is not None:
         context = context.masked_fill(emptied[..., None], 0)
     for hook in hooks:
-        context = hook.after(call, context)
+        context = hook.after(finished, context)
     return None if context is given else context
 
 
@@ -173,16 +171,6 @@ def _where(hooks: tuple[AttentionHook, ...]) -> str:
 
 def _is_cross(hook: AttentionHook) -> bool:
     return hook.layer is not None and hook.layer.kind == "cross"
-
-
-def _is_causal(name: str, module: nn.Module, T: int, options: dict[str, Any]) -> bool:
-    """Whether the fused kernel, called without a mask, is causal.
-
-    It then aligns queries with the first keys, not with the last ones.
-    """
-    causal = options.get("is_causal")
-    causal = getattr(module, "is_causal", True) if causal is None else causal
-    return name == "sdpa" and bool(causal) and T > 1
 
 
 def _to_bool(mask: Any) -> Tensor | None:
@@ -227,19 +215,17 @@ def _parse_once(mask: Tensor) -> tuple[Mask, Tensor | None]:
     return found
 
 
-def _check_recordable(
-    where: str, kernel: str, mask: Any, args: tuple[Any, ...], options: dict[str, Any]
-) -> None:
+def _check_recordable(where: str, call: _KernelCall, mask: Any) -> None:
     """Raise if the call computes something besides softmax(q · k) with this mask."""
-    check_kernel(where, kernel)
-    if options.get("dropout"):
+    check_kernel(where, call.kernel)
+    if call.options.get("dropout"):
         raise RecordingError(
-            f"{where} drops weights at random (dropout {options['dropout']})",
+            f"{where} drops weights at random (dropout {call.options['dropout']})",
             hint="call model.eval() before observing it",
         )
-    given = {name for name, value in options.items() if value is not None}
+    given = {name for name, value in call.options.items() if value is not None}
     reasons = {
-        f"it calls its attention with {len(args)} unnamed options": bool(args),
+        f"it calls its attention with {len(call.args)} unnamed options": bool(call.args),
         "it has attention sinks: part of each row's weight goes to no key": "s_aux" in given,
         "its keys are in a paged cache": "cache" in given,
         f"its mask is a {type(mask).__name__}": not (mask is None or isinstance(mask, Tensor)),
@@ -252,10 +238,11 @@ def _check_recordable(
             )
 
 
-def _check_hiding(where: str, kernel: str, mask: Any, S: int) -> None:
+def _check_hiding(where: str, call: _KernelCall) -> None:
+    mask, S = call.mask, call.k.shape[2]
     fits = isinstance(mask, Tensor) and mask.dim() == 4 and mask.shape[3] in (1, S)
-    if kernel not in KERNELS:
-        reason, hint = f"it runs on '{kernel}'", "use sdpa or eager"
+    if call.kernel not in KERNELS:
+        reason, hint = f"it runs on '{call.kernel}'", "use sdpa or eager"
     elif mask is not None and not fits:
         reason, hint = (
             f"its mask is a {type(mask).__name__} of another shape",

@@ -314,24 +314,30 @@ def test_a_cache_that_is_reordered_between_calls_is_refused():
             model(text[:, :1], caches=caches)
 
 
+def finished_call(q, k, v, rules, context, lse):
+    return AttentionCall(
+        q, k, v, context, lambda: rules, cross=False, rounded_scores=False, lse=lse
+    )
+
+
 @pytest.mark.parametrize("what", ["q", "mask", "scale", "v", "lse"])
 def test_the_check_finds_what_is_not_the_attention_that_ran(what):
     torch.manual_seed(0)
     q, k, v = torch.randn(3, 2, 3, 7, 5).unbind(0)
-    given = {"q": q, "k": k, "v": v, "mask": Mask(causal=True), "scoring": Scoring()}
+    given = {"q": q, "k": k, "v": v, "rules": (Mask(causal=True), Scoring())}
     s = (q @ k.mT / 5**0.5).masked_fill(~causal(7, 7), -torch.inf)
     given |= {"context": s.softmax(-1) @ v, "lse": s.logsumexp(-1)}
     layer = Layer(0, "here", "self")
-    check_exactness(layer, **given)
+    check_exactness(layer, finished_call(**given))
     wrong = {
         "q": {"q": q * 1.01},
-        "mask": {"mask": Mask(causal=True, window=6)},
-        "scale": {"scoring": Scoring(0.4)},
+        "mask": {"rules": (Mask(causal=True, window=6), Scoring())},
+        "scale": {"rules": (Mask(causal=True), Scoring(0.4))},
         "v": {"v": v + 0.001},
         "lse": {"lse": given["lse"] + 0.001},
     }
     with pytest.raises(RecordingError, match="cannot be recorded exactly"):
-        check_exactness(layer, **given | wrong[what])
+        check_exactness(layer, finished_call(**given | wrong[what]))
 
 
 def test_a_long_row_is_checked_as_exactly_as_a_short_one():
@@ -341,9 +347,10 @@ def test_a_long_row_is_checked_as_exactly_as_a_short_one():
     s = q.double() @ k.double().mT / 7**0.5
     context, lse = (s.softmax(-1) @ v.double()).float(), s.logsumexp(-1).float()
     layer = Layer(0, "here", "self")
-    check_exactness(layer, q, k, v, Mask(), Scoring(), context, lse)
+    rules = Mask(), Scoring()
+    check_exactness(layer, finished_call(q, k, v, rules, context, lse))
     with pytest.raises(RecordingError, match="cannot be recorded exactly"):
-        check_exactness(layer, q, k, v, Mask(), Scoring(), context + 3e-5, lse)
+        check_exactness(layer, finished_call(q, k, v, rules, context + 3e-5, lse))
 
 
 @torch.no_grad()
