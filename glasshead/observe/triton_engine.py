@@ -3,8 +3,8 @@
 One sweep over all tiles measures what needs every weight; smaller programs look up the rest (near
 lags, single keys, the strongest keys). There are two sweeps:
 
-    programs/packed.py   16 bits and a long text: fast
-    programs/rows.py     everything else: all sums in float32, and the same every time if asked to
+    programs/packed_sweep.py   16 bits and a long text: fast
+    programs/sweep.py     everything else: all sums in float32, and the same every time if asked to
 """
 
 import importlib.util
@@ -168,7 +168,7 @@ class _Engine(Lookups):
         return torch.where(e.abs() < 1e-4, entropy * (1 - e) + e, entropy)
 
     def _sweep_rows(self, tuning: Tuning) -> tuple[Tensor, ...]:
-        from glasshead.observe.programs.rows import sweep_rows
+        from glasshead.observe.programs.sweep import sweep_rows
 
         inputs, slots = self.inputs, self.slots
         n, T, S = self.B * self.H, self.T, self.S
@@ -199,8 +199,8 @@ class _Engine(Lookups):
         return out, group, top.amin(-1), received, cell_sum, cell_max, lags
 
     def _sweep_pairs(self, tuning: Packed) -> tuple[Any, ...]:
-        from glasshead.observe.programs.assembly import insertion, spreading
-        from glasshead.observe.programs.packed import sweep_pairs
+        from glasshead.observe.programs.packed_sweep import sweep_pairs
+        from glasshead.observe.programs.ptx import column_sum_ptx, insertion_ptx
 
         n, T, S = self.B * self.H, self.T, self.S
         size = 2 * tuning.warps * 16
@@ -210,8 +210,8 @@ class _Engine(Lookups):
         down, across = -(-blocks * size // 128) * (128 // tall), -(-keys // wide)
         received, out = self.zeros(n, keys), self.empty(4, n, T)
         top = self.empty(n, T, self.slots, dtype=torch.int32)
-        insert, insert_types = insertion(self.slots)
-        spread, spread_types = spreading(tuning.cols // 8)
+        insert, insert_types = insertion_ptx(self.slots)
+        spread, spread_types = column_sum_ptx(tuning.cols // 8)
         heads = max(1, min(n, CELLS // (8 * down * across)))  # at a time
         found = []
         for head in range(0, n, heads):

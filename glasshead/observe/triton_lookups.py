@@ -96,7 +96,7 @@ class Lookups:
     def at_keys(self, wanted: Tensor, after: Tensor | None = None, none: int = -1) -> Tensor:
         """(B x H, T) each row's weight on its key `wanted` (B, T), `none` for a row
         without one; `after` gets the weight on the next key."""
-        from glasshead.observe.programs.pairs import sum_at_keys
+        from glasshead.observe.programs.single_pairs import sum_at_keys
 
         wanted = wanted.to(self.q.device, torch.int32).contiguous()
         out = self.empty(self.B * self.H, self.T)
@@ -109,7 +109,7 @@ class Lookups:
 
     def at_copies(self, positions: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """(B x H, T) each row's weight on earlier copies of its token, and on the keys after."""
-        from glasshead.observe.programs.copies import sum_at_copies
+        from glasshead.observe.programs.token_copies import sum_at_copies
 
         out, after = (self.empty(self.B * self.H, self.T) for _ in range(2))
         rows = 64 if self.q.dtype.itemsize * self.kind["BD"] <= 512 else 32
@@ -121,7 +121,7 @@ class Lookups:
 
     def near(self) -> tuple[Tensor, Tensor, Tensor]:
         """(B x H, lags) weight by lag near 0; (B x H, T) on the own position and the one before."""
-        from glasshead.observe.programs.pairs import near_lags
+        from glasshead.observe.programs.single_pairs import near_lags
 
         ahead = 0 if self.inputs.mask.causal else min(EXACT, self.T) - 1
         n = min(EXACT, self.S) + ahead
@@ -143,7 +143,7 @@ class Lookups:
 
     def _near_lags(self, ahead: int) -> Tensor:
         """(B x H, ahead + 128) weight by lag near 0 in 16 bits, a few heads at a time."""
-        from glasshead.observe.programs.near import near_rows, near_sums
+        from glasshead.observe.programs.near_lags import near_rows, near_sums
 
         n, blocks, lowest = self.B * self.H, -(-self.T // 64), (-EXACT, 0) if ahead else (0,)
         sums = self.empty(len(lowest), n, -(-blocks // 16), EXACT)
@@ -161,7 +161,7 @@ class Lookups:
 
     def buckets(self, near: Tensor, far: Tensor) -> Tensor:
         """(B x H, n) weight by bucket of lags, in the order of `lag_starts`."""
-        from glasshead.observe.programs.pairs import nearer_than_edges
+        from glasshead.observe.programs.single_pairs import nearer_than_edges
 
         rows, cols = self.block
         blocks = -(-self.T // rows)
@@ -185,7 +185,7 @@ class Lookups:
 
     def probes(self) -> Tensor:
         """(B x H, T + S - 1) weight by single lag over the probes, a few heads at a time."""
-        from glasshead.observe.programs.pairs import probe_lags, probe_rows
+        from glasshead.observe.programs.single_pairs import probe_lags, probe_rows
 
         n, T, S, step = self.B * self.H, self.T, self.S, self.inputs.probe_step
         out = self.empty(n, T + S - 1)
@@ -214,7 +214,7 @@ class Lookups:
         `group` (n, T, slots) is what the packed sweep wrote, or numbers of groups; then `least`
         (n, T) is log2 of the least of the groups' largest weights. A few heads at a time.
         """
-        from glasshead.observe.programs.top import merge_groups, name_groups, search_groups
+        from glasshead.observe.programs.top_keys import merge_groups, name_groups, search_groups
 
         n, T, K = self.B * self.H, self.T, self.inputs.top_k
         keys, weights = self.empty(n, T, K, dtype=torch.int64), self.empty(n, T, K)

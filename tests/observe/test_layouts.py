@@ -17,11 +17,11 @@ def compiled(slots, wide, **rules):
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from glasshead.observe.programs.assembly import insertion, spreading
-    from glasshead.observe.programs.packed import sweep_pairs
+    from glasshead.observe.programs.packed_sweep import sweep_pairs
+    from glasshead.observe.programs.ptx import column_sum_ptx, insertion_ptx
 
     names = ("CAUSAL", "WINDOW", "KEYS", "DOCUMENTS", "CAP", "ALIBI")
-    insert, spread = insertion(slots), spreading(16)
+    insert, spread = insertion_ptx(slots), column_sum_ptx(16)
     constants = {name: rules.get(name, False) for name in names} | {
         "D": 64, "BD": 64, "WARPS": 4, "BN": 128, "TOP": slots, "TALL": 128, "WIDE": wide,
         "STAGES": 3, "INSERT": insert[0], "INSERT_TYPES": insert[1], "SPREAD": spread[0],

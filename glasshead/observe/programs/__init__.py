@@ -1,10 +1,9 @@
 """The Triton programs of the `triton` engine; `observe/triton_engine.py` calls them.
 
-`scores.py` makes a tile of log weights; the others measure: `rows.py` (the sweep over all tiles),
-`packed.py` (the same for 16 bits, with `halves.py` and `assembly.py`), `lse.py` (a lighter sweep),
-`near.py` and `pairs.py` (lags, single pairs), `copies.py` (earlier copies of a token), `top.py`
-(the strongest keys, from the groups that the sweep named). Importing any of them needs Triton.
+`scores.py` computes a tile of log weights. `sweep.py` measures all tiles; `packed_sweep.py` does so
+in 16 bits, with `float16_pairs.py` and `ptx.py`. Smaller programs are in `lse.py`, `near_lags.py`,
+`single_pairs.py`, `token_copies.py` and `top_keys.py`. Importing any of them needs Triton.
 
-Where the same bits are wanted twice, sums that several programs share are whole numbers, in units
-of 2^-40: whole numbers add up to the same in any order.
+For results that are the same bits each time, sums that several programs share are whole numbers of
+2^-40: integers add up to the same in any order.
 """

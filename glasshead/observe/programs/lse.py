@@ -1,10 +1,10 @@
 # mypy: ignore-errors
-"""The log-sum-exp of each row, where the model's own kernel did not give it."""
+"""The log-sum-exp of each row, if the model's own kernel did not return it."""
 
 import triton
 import triton.language as tl
 
-from glasshead.observe.programs.scores import HIDDEN, load_rows, spans, tile
+from glasshead.observe.programs.scores import HIDDEN, group_ranges, load_rows, score_tile
 
 
 @triton.jit
@@ -32,7 +32,7 @@ def sweep_lse(
     top = tl.full((BM,), HIDDEN, tl.float32)
     total = tl.zeros((BM,), tl.float32)
     nothing = tl.zeros((BM,), tl.float32)
-    low, full_low, full_high, high = spans(
+    low, full_low, full_high, high = group_ranges(
         block * BM + S - T, tl.minimum(block * BM + BM, T) - 1 + S - T, S, window, CAUSAL, WINDOW,
         KEYS | DOCUMENTS, BN,
     )  # fmt: skip
@@ -40,7 +40,7 @@ def sweep_lse(
         start = low if part == 0 else (full_low if part == 1 else full_high)
         stop = full_low if part == 0 else (full_high if part == 1 else high)
         for g in tl.range(start, stop, num_stages=STAGES if part == 1 else 1):
-            x = tile(
+            x = score_tile(
                 q_tile, k, g * BN, i, nothing, S, k_s, keys, documents,
                 row_document, window, scale, softcap, slope, D, BD, CAUSAL, WINDOW, KEYS,
                 DOCUMENTS, CAP, ALIBI, PRECISION, BN, part != 1,
@@ -48,8 +48,8 @@ def sweep_lse(
             new = tl.maximum(top, tl.max(x, 1))
             total = total * tl.exp2(top - new) + tl.sum(tl.exp2(x - new[:, None]), 1)
             top = new
-    # While a row has seen only hidden pairs, `total` counts them; its top says that it is empty.
-    # Written so that NaN, which maxima pass over, stays NaN.
+    # While a row has seen only hidden pairs, `total` counts them; `top` shows that it is empty.
+    # Written so that NaN, which maxima ignore, stays NaN.
     some = (top > HIDDEN / 2) | (total != total)
     lse = tl.where(some, top + tl.log2(tl.where(total < 1e-30, 1e-30, total)), HIDDEN)
     tl.store(out + bh.to(tl.int64) * T + rows, lse, mask=rows < T)

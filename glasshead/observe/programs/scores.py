@@ -9,12 +9,12 @@ huge, and its weights are 0.
 import triton
 import triton.language as tl
 
-HIDDEN = tl.constexpr(-1e30)  # 0 x HIDDEN is 0, so sums of weight x log weight need no care
+HIDDEN = tl.constexpr(-1e30)  # 0 x HIDDEN is 0, so sums of weight x log weight stay finite
 
 
 @triton.jit
 def add(at, x, mask, UNITS: tl.constexpr):
-    """Add to sums that programs share; with UNITS as whole numbers, the same in any order."""
+    """Add to sums that programs share; with UNITS as integers, which is the same in any order."""
     if UNITS > 0:
         tl.atomic_add(at, (x * UNITS).to(tl.int64), mask=mask, sem="relaxed")
     else:
@@ -32,9 +32,9 @@ def tanh(y):
 
 
 @triton.jit
-def bend(s, distance, scale, softcap, slope, CAP: tl.constexpr, ALIBI: tl.constexpr):
-    """Products become scores to base 2. `scale` and `slope` hold log2(e); with CAP, `scale` does
-    not, and is divided by the cap, which does."""
+def finish_scores(s, distance, scale, softcap, slope, CAP: tl.constexpr, ALIBI: tl.constexpr):
+    """Turn products into scores to base 2. `scale` and `slope` include log2(e); with CAP, `scale`
+    does not, and is divided by the cap, which does."""
     s = softcap * tanh(s * scale) if CAP else s * scale
     if ALIBI:
         s -= slope * distance
@@ -42,7 +42,7 @@ def bend(s, distance, scale, softcap, slope, CAP: tl.constexpr, ALIBI: tl.conste
 
 
 @triton.jit
-def allowed(
+def may_attend(
     i, j, S, keys, documents, row_document, window,
     CAUSAL: tl.constexpr, WINDOW: tl.constexpr, KEYS: tl.constexpr, DOCUMENTS: tl.constexpr,
 ):  # fmt: skip
@@ -64,21 +64,21 @@ def allowed(
 
 @triton.jit
 def load_rows(base, rows, n, stride, D: tl.constexpr, BD: tl.constexpr):
-    """(rows, BD) of a matrix of n rows; what lies outside is 0."""
+    """Load (rows, BD) of a matrix of n rows; 0 for rows outside."""
     d = tl.arange(0, BD)
     inside = ((rows >= 0) & (rows < n))[:, None] & (d < D)[None, :]
     return tl.load(base + rows[:, None].to(tl.int64) * stride + d[None, :], mask=inside, other=0.0)
 
 
 @triton.jit
-def tile(
+def score_tile(
     q, k, start, i, lse, S, stride, keys, documents, row_document, window, scale, softcap, slope,
     D: tl.constexpr, BD: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
     KEYS: tl.constexpr, DOCUMENTS: tl.constexpr, CAP: tl.constexpr, ALIBI: tl.constexpr,
     PRECISION: tl.constexpr, N: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """x of the queries q (M, BD) at positions i (M,) and N keys from `start` on, HIDDEN where the
-    mask says so. Without MASKED all pairs of the tile must exist and be allowed."""
+    """Return x of the queries q (M, BD) at positions i (M,) and N keys from `start` on; HIDDEN for
+    hidden pairs. Without MASKED all pairs of the tile must exist and be allowed."""
     d = tl.arange(0, BD)
     cols = start + tl.arange(0, N)
     # The tile's own offsets fit 32 bits and do not change from tile to tile.
@@ -91,9 +91,9 @@ def tile(
         kt = tl.load(at, mask=(d < D)[:, None], other=0.0)
     s = tl.dot(q, kt, input_precision=PRECISION)  # (M, N)
     distance = tl.abs(i[:, None] - cols[None, :]).to(tl.float32) if ALIBI else 0.0
-    x = bend(s, distance, scale, softcap, slope, CAP, ALIBI) - lse[:, None]
+    x = finish_scores(s, distance, scale, softcap, slope, CAP, ALIBI) - lse[:, None]
     if MASKED:
-        ok = allowed(
+        ok = may_attend(
             i[:, None], cols[None, :], S, keys, documents, row_document[:, None], window,
             CAUSAL, WINDOW, KEYS, DOCUMENTS,
         )  # fmt: skip
@@ -102,25 +102,25 @@ def tile(
 
 
 @triton.jit
-def pairs(
+def pair_weights(
     q, k, j, i, lse, S, stride, keys, documents, row_document, window, scale, softcap, slope,
     D: tl.constexpr, BD: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr,
     KEYS: tl.constexpr, DOCUMENTS: tl.constexpr, CAP: tl.constexpr, ALIBI: tl.constexpr,
 ):  # fmt: skip
-    """The weight (times 2^shift) of each query of q (M, BD) on its one key j (M,)."""
+    """Return the weight (times 2^shift) of each query of q (M, BD) on its one key j (M,)."""
     s = tl.sum(q * load_rows(k, j, S, stride, D, BD).to(tl.float32), 1)
-    x = bend(s, tl.abs(i - j).to(tl.float32), scale, softcap, slope, CAP, ALIBI) - lse
-    ok = allowed(i, j, S, keys, documents, row_document, window, CAUSAL, WINDOW, KEYS, DOCUMENTS)
+    x = finish_scores(s, tl.abs(i - j).to(tl.float32), scale, softcap, slope, CAP, ALIBI) - lse
+    ok = may_attend(i, j, S, keys, documents, row_document, window, CAUSAL, WINDOW, KEYS, DOCUMENTS)
     return tl.where(ok, tl.exp2(x), 0.0)
 
 
 @triton.jit
-def spans(
+def group_ranges(
     first, last, S, window, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, ANYWHERE: tl.constexpr,
     SIZE: tl.constexpr,
 ):  # fmt: skip
-    """Groups of SIZE keys that positions first..last can reach: from `low` to `high`, and of these
-    `full_low` to `full_high` hide no pair. ANYWHERE: the mask may hide pairs in any group."""
+    """Return which groups of SIZE keys the positions first..last can reach: `low` to `high`, of
+    which `full_low` to `full_high` hide no pair. ANYWHERE: the mask may hide pairs in any group."""
     start, stop = 0, S
     full_start, full_stop = 0, S
     if CAUSAL:

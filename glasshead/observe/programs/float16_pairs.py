@@ -1,13 +1,12 @@
 # mypy: ignore-errors
-"""Pairs of float16 in one word of 32 bits, which an instruction handles at once and a shuffle moves
-at once."""
+"""Pairs of float16 in one 32-bit word: one instruction computes both, one shuffle moves both."""
 
 import os
 
 import triton
 import triton.language as tl
 
-# The interpreter knows no assembly, and reduces by its own sums and maxima only.
+# The interpreter runs no assembly, and reduces by its own sums and maxima only.
 ASSEMBLY = tl.constexpr(os.environ.get("TRITON_INTERPRET") != "1")
 
 
@@ -23,7 +22,7 @@ def high(pair):
 
 @triton.jit
 def word(a, b):
-    """Two float16 as one int32, `a` in the low half."""
+    """Pack two float16 into one int32, `a` in the low half."""
     a = a.to(tl.float16).to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF
     b = b.to(tl.float16).to(tl.int16, bitcast=True).to(tl.int32)
     return a | (b << 16)
@@ -66,14 +65,14 @@ def max_pairs(a, b):
 
 
 @triton.jit
-def sum_pairs(pairs, AXIS: tl.constexpr):
+def reduce_sum_pairs(pairs, AXIS: tl.constexpr):
     if ASSEMBLY:
         return tl.reduce(pairs, AXIS, add_pairs)
     return word(tl.sum(low(pairs), AXIS), tl.sum(high(pairs), AXIS))
 
 
 @triton.jit
-def most_pairs(pairs, AXIS: tl.constexpr, KEEP: tl.constexpr):
+def reduce_max_pairs(pairs, AXIS: tl.constexpr, KEEP: tl.constexpr):
     if ASSEMBLY:
         return tl.reduce(pairs, AXIS, max_pairs, keep_dims=KEEP)
     return word(tl.max(low(pairs), AXIS, keep_dims=KEEP), tl.max(high(pairs), AXIS, keep_dims=KEEP))
@@ -81,5 +80,5 @@ def most_pairs(pairs, AXIS: tl.constexpr, KEEP: tl.constexpr):
 
 @triton.jit
 def largest(pairs):
-    """The bits of the larger of two float16, which are in its order."""
+    """Return the bits of the larger of two float16 that are not negative."""
     return tl.maximum(pairs & 0xFFFF, (pairs >> 16) & 0xFFFF)

@@ -1,43 +1,49 @@
 # mypy: ignore-errors
-"""The sweep where queries have 16 bits: half the work, and no warp waits for another.
+"""The sweep for queries of 16 bits: half the work, and no warp waits for another.
 
-Each program takes two parts of BM queries of one head and walks over groups of BN keys. What is
-summed per row is float32. Sums of columns, largest weights and products with the place in a group
-are pairs of float16 (`halves.py`). Weights carry a factor 2^shift (10): 1 becomes 1024, 32 of which
-still fit a float16, and weights down to 6e-8 keep all its digits.
+Each program takes two parts of BM queries of one head and goes over groups of BN keys. Sums of rows
+are float32. Sums of columns, largest weights and products with the place in a group are pairs of
+float16 (`float16_pairs.py`). Weights carry a factor 2^shift (10): 1 becomes 1024, 32 of which still
+fit a float16, and weights down to 6e-8 keep all its digits.
 
-A warp owns 16 rows of each part (BM is 16 x WARPS), so nothing below is summed across warps: each
-adds its own to `received` and to the cells, as `assembly.py` says.
+A warp owns 16 rows of each part (BM is 16 x WARPS), so nothing is summed across warps: each adds
+its own to `received` and to the cells (`ptx.py`).
 """
 
 import triton
 import triton.language as tl
 
-from glasshead.observe.programs.assembly import adding
-from glasshead.observe.programs.halves import (
+from glasshead.observe.programs.float16_pairs import (
     ASSEMBLY,
     add_pairs,
     high,
     largest,
     low,
     max_pairs,
-    most_pairs,
     multiply_pairs,
     pair,
-    sum_pairs,
+    reduce_max_pairs,
+    reduce_sum_pairs,
     word,
 )
-from glasshead.observe.programs.scores import HIDDEN, allowed, bend, load_rows, spans
+from glasshead.observe.programs.ptx import cell_sum_ptx
+from glasshead.observe.programs.scores import (
+    HIDDEN,
+    finish_scores,
+    group_ranges,
+    load_rows,
+    may_attend,
+)
 
-ADDING = tl.constexpr(adding())
+ADDING = tl.constexpr(cell_sum_ptx())
 
 
 @triton.jit
-def read(
+def load_queries(
     q, lse, documents, rows, base, T, S, stride,
     D: tl.constexpr, BD: tl.constexpr, DOCUMENTS: tl.constexpr,
 ):  # fmt: skip
-    """What is known of the queries `rows`: their vectors, positions, lse, documents."""
+    """Return the vectors, positions, lse and documents of the queries `rows`."""
     i = rows + (S - T)
     document = tl.zeros_like(rows)
     if DOCUMENTS:
@@ -47,8 +53,8 @@ def read(
 
 
 @triton.jit
-def nothing_yet(BM: tl.constexpr):
-    """total, entropy, square, moment: (BM, 4), as the threads hold them."""
+def zero_sums(BM: tl.constexpr):
+    """Return zeros for total, entropy, square, moment: (BM, 4), as the threads hold them."""
     zero = tl.zeros((BM, 4), tl.float32)
     return zero, zero, zero, zero
 
@@ -60,23 +66,24 @@ def measure(
     CAP: tl.constexpr, ALIBI: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     WIDE: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """One part's queries at one group of keys. Returns the new sums; of the 16 rows of a warp, as
-    eight threads hold them, sums of columns as pairs (warps, 8, BN / 2), and of each cell of WIDE
-    keys the sum and the largest pair (warps, 8, cells, 4); of each row the largest (BM, 1, 4)."""
+    """Measure one part's queries at one group of keys. Returns the new sums; for the 16 rows of a
+    warp, as eight threads hold them, sums of columns as pairs (warps, 8, BN / 2), and of each cell
+    of WIDE keys the sum and the largest pair (warps, 8, cells, 4); the largest of each row
+    (BM, 1, 4)."""
     q, i, lse, document = queries
     total, entropy, square, moment = sums
     start = g * BN
     cols = start + tl.arange(0, BN)
     distance = tl.abs(i[:, None] - cols[None, :]).to(tl.float32) if ALIBI else 0.0
-    x = bend(tl.dot(q, kt), distance, scale, softcap, slope, CAP, ALIBI) - lse[:, None]
+    x = finish_scores(tl.dot(q, kt), distance, scale, softcap, slope, CAP, ALIBI) - lse[:, None]
     if MASKED:
-        ok = allowed(
+        ok = may_attend(
             i[:, None], cols[None, :], S, keys, documents, document[:, None], window,
             CAUSAL, WINDOW, KEYS, DOCUMENTS,
         )  # fmt: skip
         x = tl.where(ok, x, HIDDEN)
     p = tl.exp2(x)
-    # Key 8 n + 2 l + e of the group lies with thread l of four, for e = 0 and 1 in a pair.
+    # Thread l of four holds key 8 n + 2 l + e of the group, for e = 0 and 1 in a pair.
     N: tl.constexpr = BN // 8
     even, odd = tl.split(tl.reshape(p, (BM, BN // 2, 2)))
     x_even, x_odd = tl.split(tl.reshape(x, (BM, BN // 2, 2)))
@@ -90,29 +97,30 @@ def measure(
     amount += tl.sum(tl.reshape(odd, (BM, cells, N // cells, 4)), 2)
     here = tl.sum(amount, 1)
     total += here
-    if CAUSAL:  # sums of weight x key / 8; the query's position and the 2 l come in at the end
+    if CAUSAL:  # sums of weight x key / 8; the query's position and the 2 l are added at the end
         n = tl.arange(0, N).to(tl.float32)
         n = word(n, n + 0.125)[None, :, None] + tl.zeros((BM, N, 4), tl.int32)
-        along = sum_pairs(multiply_pairs(tl.reshape(pairs, (BM, N, 4)), n), 1)
+        along = reduce_sum_pairs(multiply_pairs(tl.reshape(pairs, (BM, N, 4)), n), 1)
         moment += low(along) + high(along) + here * (start // 8).to(tl.float32)
     else:
         away = tl.abs(i[:, None] - cols[None, :]).to(tl.float32)
         far_even, far_odd = tl.split(tl.reshape(away, (BM, BN // 2, 2)))
         moment += tl.sum(even * tl.reshape(far_even, (BM, N, 4)), 1)
         moment += tl.sum(odd * tl.reshape(far_odd, (BM, N, 4)), 1)
-    # A group that a row may not see at all is less than one whose weights are too small.
+    # A group that a row may not see at all sorts below one whose weights round to 0.
     seen = pair(*tl.split(tl.reshape(tl.where(ok, p, -1.0), (BM, BN // 2, 2)))) if MASKED else pairs
-    most = most_pairs(tl.reshape(seen, (BM, N, 4)), 1, True)  # (BM, 1, 4)
-    of_cells = most_pairs(tl.reshape(pairs, (BM // 16, 2, 8, cells, N // cells, 4)), 4, False)
-    of_cells = most_pairs(of_cells, 1, False)  # (warps, 8, cells, 4)
+    most = reduce_max_pairs(tl.reshape(seen, (BM, N, 4)), 1, True)  # (BM, 1, 4)
+    of_cells = reduce_max_pairs(tl.reshape(pairs, (BM // 16, 2, 8, cells, N // cells, 4)), 4, False)
+    of_cells = reduce_max_pairs(of_cells, 1, False)  # (warps, 8, cells, 4)
     amount = tl.sum(tl.reshape(amount, (BM // 16, 2, 8, cells, 4)), 1)
-    columns = sum_pairs(tl.reshape(pairs, (BM // 16, 2, 8, BN // 2)), 1)  # (warps, 8, BN / 2)
+    columns = tl.reshape(pairs, (BM // 16, 2, 8, BN // 2))
+    columns = reduce_sum_pairs(columns, 1)  # (warps, 8, BN / 2)
     return (total, entropy, square, moment), columns, amount, of_cells, most
 
 
 @triton.jit
-def most_of(pairs):
-    """The bits of the largest of each row, (BM, 1) of pairs (BM, 1, 4), with its sign."""
+def row_maxima(pairs):
+    """Return the bits of each row's maximum, (BM, 1) from pairs (BM, 1, 4), with its sign."""
     most = tl.max(tl.maximum(low(pairs), high(pairs)), 2)
     return most.to(tl.float16).to(tl.int16, bitcast=True).to(tl.int32)
 
@@ -122,9 +130,9 @@ def insert(
     top, one, two, g, BM: tl.constexpr, TOP: tl.constexpr, INSERT: tl.constexpr,
     INSERT_TYPES: tl.constexpr,
 ):  # fmt: skip
-    """`top` (BM, TOP / 2, 4): with thread l the lists of the rows of part l // 2, upper (l even) or
-    lower eight of each 16. Of row r of those, slot s is at 16 (r // 8) + r % 8 + 8 (s % 2), s // 2,
-    l. `one` and `two` (BM, 1, 4): the largest of the group, in each part."""
+    """Insert `one` and `two` (BM, 1, 4), the largest of the group in each part, into `top` (BM,
+    TOP / 2, 4). There thread l has the lists of the rows of part l // 2, upper (l even) or lower
+    eight of each 16: slot s of row r of those is at 16 (r // 8) + r % 8 + 8 (s % 2), s // 2, l."""
     if ASSEMBLY:
         zero = tl.zeros((BM, TOP // 2, 4), tl.int32)
         return tl.inline_asm_elementwise(
@@ -132,7 +140,7 @@ def insert(
             pack=TOP,
         )  # fmt: skip
     WARPS: tl.constexpr = BM // 16
-    both = tl.join(most_of(one), most_of(two))  # (BM, 1, 2)
+    both = tl.join(row_maxima(one), row_maxima(two))  # (BM, 1, 2)
     new = tl.permute(tl.reshape(both, (WARPS, 2, 8, 2)), (0, 2, 3, 1))  # warp, row, part, half
     new = (tl.reshape(new, (WARPS, 1, 8, 1, 4)) << 16) | g
     old = tl.reshape(top, (WARPS, 2, 8, TOP // 2, 4))
@@ -152,7 +160,7 @@ def add_columns(
             is_pure=False, pack=BN // 8,
         )  # fmt: skip
     else:
-        columns = sum_pairs(columns, 1)
+        columns = reduce_sum_pairs(columns, 1)
         columns = tl.reshape(tl.join(low(columns), high(columns)), (WARPS, BN))
         cols = start + tl.arange(0, BN)[None, :] + tl.zeros((WARPS, 1), tl.int32)
         tl.atomic_add(received + cols, columns, sem="relaxed")
@@ -163,7 +171,7 @@ def add_cells(
     cell_sum, cell_max, amount, most, first, start, per_row,
     WARPS: tl.constexpr, CELLS: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """Each warp's rows, from row `first` on, go to their cells: `amount` and `most` are (WARPS, 8,
+    """Add each warp's rows, from row `first` on, to their cells: `amount` and `most` are (WARPS, 8,
     CELLS, 4), one number of a cell for each thread of the warp."""
     row = (first + tl.arange(0, WARPS) * 16) // TALL
     col = start // WIDE + tl.arange(0, CELLS)
@@ -230,14 +238,14 @@ def sweep_pairs(
     base = bh.to(tl.int64) * T
     first = block * SIZE
     rows = first + tl.arange(0, BM)
-    one = read(q, lse, documents, rows, base, T, S, q_t, D, BD, DOCUMENTS)
-    two = read(q, lse, documents, rows + BM, base, T, S, q_t, D, BD, DOCUMENTS)
-    of_one, of_two = nothing_yet(BM), nothing_yet(BM)
+    one = load_queries(q, lse, documents, rows, base, T, S, q_t, D, BD, DOCUMENTS)
+    two = load_queries(q, lse, documents, rows + BM, base, T, S, q_t, D, BD, DOCUMENTS)
+    of_one, of_two = zero_sums(BM), zero_sums(BM)
     place, thread = tl.arange(0, BM)[:, None, None], tl.arange(0, 4)[None, None, :]
     slot = tl.arange(0, TOP // 2)[None, :, None] * 2 + place % 16 // 8
     top = -1 - slot + thread * 0  # (BM, TOP / 2, 4)
     d = tl.arange(0, BD)
-    low_, full_low, full_high, high_ = spans(
+    low_, full_low, full_high, high_ = group_ranges(
         first + S - T, tl.minimum(first + SIZE, T) - 1 + S - T, S, window, CAUSAL, WINDOW,
         KEYS | DOCUMENTS, BN,
     )  # fmt: skip

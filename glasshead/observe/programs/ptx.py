@@ -1,24 +1,24 @@
-"""What the packed sweep asks of a warp in PTX, because Triton cannot say it: threads of a warp that
-give each other different things. Each text works on all that a thread holds of a tensor.
+"""PTX of the packed sweep, for what Triton cannot express: shuffles in which the threads of a warp
+exchange different values. Each text works on all that a thread holds of a tensor.
 
-A row's weights lie with four threads of a warp, thread l = lane % 4 of those, and a column's with
-eight, number lane // 4: so Hopper leaves a product, and `tests/observe/test_layouts.py` looks. All
-threads of a warp must come by; the loops that they stand in are the same for all.
+A row's weights are held by four threads of a warp, l = lane % 4, and a column's by eight,
+lane // 4: this is how Hopper leaves a product, and `tests/observe/test_layouts.py` checks it. All
+threads of a warp must run it; the loops around it are the same for all.
 """
 
 from functools import cache
 
-__all__ = ["adding", "insertion", "spreading"]
+__all__ = ["cell_sum_ptx", "column_sum_ptx", "insertion_ptx"]
 
 SHUFFLE = "shfl.sync.bfly.b32 {}, {}, {}, 0x1f, 0xffffffff;"
 
 
 @cache
-def insertion(slots: int) -> tuple[str, str]:
-    """The largest weight of the group in each row goes among the `slots` largest so far.
+def insertion_ptx(slots: int) -> tuple[str, str]:
+    """Return PTX that inserts a group's largest weight of each row into its `slots` largest so far.
 
     Thread l keeps the lists of the rows number l: of part l // 2 of the rows, upper or lower eight
-    of each 16. What the four threads have found goes to it in two steps.
+    of each 16. The four threads pass their maxima to it in two steps.
 
     Operands: the new list; for each of its places, the pair of largest weights of the thread in
     part one (upper row, then lower), the same in part two, the old list, and the group.
@@ -38,16 +38,16 @@ def insertion(slots: int) -> tuple[str, str]:
         "shl.b32 a, keep, 16; and.b32 b, keep, 0xffff0000;",
         f"selp.b32 a, b, a, odd; or.b32 a, a, ${group};",
     ]
-    for n in range(slots):  # the list is in order; the least falls out
+    for n in range(slots):  # the list is sorted; the least is dropped
         lines.append(f"max.s32 ${n}, ${old + n}, a; min.s32 a, ${old + n}, a;")
     return " ".join(lines) + " }", ",".join(["=&r"] * slots + ["r"] * 4 * slots)
 
 
 @cache
-def spreading(n: int) -> tuple[str, str]:
-    """Sums of columns, n pairs that eight threads each have a part of, are added to memory.
+def column_sum_ptx(n: int) -> tuple[str, str]:
+    """Return PTX that adds sums of columns to memory, n pairs in parts held by eight threads.
 
-    In each of three steps a thread keeps half of its pairs and gives the other half away. In the
+    In each of three steps a thread keeps half of its pairs and passes the other half on. In the
     end each has n / 8 of its own, from pair (lane // 4) n / 8 on, and adds them.
 
     Operands: n results, not used; n pairs; n times the address of the group's sums.
@@ -74,8 +74,8 @@ def spreading(n: int) -> tuple[str, str]:
     return " ".join(lines) + " }", ",".join(["=r"] * n + ["r"] * n + ["l"] * n)
 
 
-def adding() -> str:
-    """A cell's sum and largest weight over a warp are added to memory, by its first thread.
+def cell_sum_ptx() -> str:
+    """Return PTX with which a warp's first thread adds a cell's sum and maximum to memory.
 
     Operands: a result, not used; the thread's sum and largest; the addresses of the cell's.
     """

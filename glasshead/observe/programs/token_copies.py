@@ -1,14 +1,14 @@
 # mypy: ignore-errors
-"""Weights on earlier copies of a row's token, and on what follows them.
+"""Weights on earlier copies of a row's token, and on the keys after them.
 
-Sorted by token, a row's copies are its neighbours: one product of neighbours with each other finds
-them all, where looking up each key of each row would read every key 32 times.
+Sorted by token, a row's copies are its neighbours: one product of neighbours with each other
+computes them all, while looking up each key of each row would read every key 32 times.
 """
 
 import triton
 import triton.language as tl
 
-from glasshead.observe.programs.scores import allowed, bend, load_rows
+from glasshead.observe.programs.scores import finish_scores, load_rows, may_attend
 
 
 @triton.jit
@@ -20,7 +20,7 @@ def sum_at_copies(
     PRECISION: tl.constexpr, BM: tl.constexpr, COPIES: tl.constexpr,
 ):  # fmt: skip
     """`out` and `after` (B x H, T): each row's weight on its COPIES latest copies, and on the keys
-    after those. `positions` (B, S) in the order of `tokens`; a token of -1 is a copy of nothing."""
+    after those. `positions` (B, S) in the order of `tokens`; a token of -1 has no copies."""
     block, bh = tl.program_id(0), tl.program_id(1)
     b, h = bh // H, bh % H
     n = tl.arange(0, BM)
@@ -47,8 +47,8 @@ def sum_at_copies(
         k_tile = load_rows(k, tl.where(inside, j, -1), S, k_s, D, BD)
         away = tl.abs(i[:, None] - j[None, :]).to(tl.float32)
         s = tl.dot(q_tile, tl.trans(k_tile), input_precision=PRECISION)
-        x = bend(s, away, scale, softcap, slope, CAP, ALIBI) - row_lse[:, None]
-        ok = copy & allowed(
+        x = finish_scores(s, away, scale, softcap, slope, CAP, ALIBI) - row_lse[:, None]
+        ok = copy & may_attend(
             i[:, None], j[None, :], S, keys, documents, row_document[:, None], window,
             CAUSAL, WINDOW, KEYS, DOCUMENTS,
         )  # fmt: skip

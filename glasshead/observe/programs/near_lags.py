@@ -1,11 +1,11 @@
 # mypy: ignore-errors
-"""The weight of each single lag near 0, where weights have 16 bits: tiles of 64 queries and 256
-keys are written down, and then read along their diagonals."""
+"""The weight of each single lag near 0, for weights of 16 bits: tiles of 64 queries and 256 keys
+are written to memory, then read along their diagonals."""
 
 import triton
 import triton.language as tl
 
-from glasshead.observe.programs.scores import HIDDEN, allowed, bend, load_rows
+from glasshead.observe.programs.scores import HIDDEN, finish_scores, load_rows, may_attend
 
 
 @triton.jit
@@ -35,8 +35,8 @@ def near_rows(
     row_lse = tl.load(lse + bh.to(tl.int64) * T + rows, mask=rows < T, other=-HIDDEN)
     lag = i[:, None] - cols[None, :]
     away = tl.abs(lag).to(tl.float32)
-    x = bend(tl.dot(q_tile, tl.trans(k_tile)), away, scale, softcap, slope, CAP, ALIBI)
-    ok = allowed(
+    x = finish_scores(tl.dot(q_tile, tl.trans(k_tile)), away, scale, softcap, slope, CAP, ALIBI)
+    ok = may_attend(
         i[:, None], cols[None, :], S, keys, documents, document[:, None], window,
         CAUSAL, WINDOW, KEYS, DOCUMENTS,
     )  # fmt: skip
@@ -47,7 +47,7 @@ def near_rows(
 
 @triton.jit
 def near_sums(weights, out, blocks, BLOCKS: tl.constexpr):
-    """`out` (heads, programs, 128 lags): of what `near_rows` wrote, the sums over BLOCKS blocks."""
+    """`out` (heads, programs, 128 lags): sums of what `near_rows` wrote, over BLOCKS blocks."""
     first, head = tl.program_id(0) * BLOCKS, tl.program_id(1)
     weights += (head * blocks).to(tl.int64) * 64 * 256
     row, lag = tl.arange(0, 32)[:, None], tl.arange(0, 128)[None, :]

@@ -1,10 +1,10 @@
 # mypy: ignore-errors
-"""Single pairs: given keys of each row, lags near 0, and what the buckets of lags put too far."""
+"""Weights of single pairs: of given keys of each row, by lag near 0, at the edges of buckets."""
 
 import triton
 import triton.language as tl
 
-from glasshead.observe.programs.scores import load_rows, pairs, tile
+from glasshead.observe.programs.scores import load_rows, pair_weights, score_tile
 
 
 @triton.jit
@@ -15,8 +15,8 @@ def sum_at_keys(
     KEYS: tl.constexpr, DOCUMENTS: tl.constexpr, CAP: tl.constexpr, ALIBI: tl.constexpr,
     BM: tl.constexpr, AFTER: tl.constexpr,
 ):  # fmt: skip
-    """`out` (B x H, T): each row's weight on its key `wanted` (B, T), and in `after`, with AFTER,
-    that on the key after it. `none`, -1 or less, stands for no key."""
+    """`out` (B x H, T): each row's weight on its key `wanted` (B, T); with AFTER, `after` gets the
+    weight on the next key. `none`, -1 or less, means no key."""
     block, bh = tl.program_id(0), tl.program_id(1)
     b, h = bh // H, bh % H
     rows = block * BM + tl.arange(0, BM)
@@ -34,13 +34,13 @@ def sum_at_keys(
     row = bh.to(tl.int64) * T + rows
     row_lse = tl.load(lse + row, mask=real, other=1e30)
     j = tl.load(wanted + b.to(tl.int64) * T + rows, mask=real, other=-1)
-    p = pairs(
+    p = pair_weights(
         q_tile, k, j, i, row_lse, S, k_s, keys, documents, row_document, window, scale, softcap,
         slope, D, BD, CAUSAL, WINDOW, KEYS, DOCUMENTS, CAP, ALIBI,
     )  # fmt: skip
     tl.store(out + row, p, mask=real)
     if AFTER:
-        p = pairs(
+        p = pair_weights(
             q_tile, k, tl.where(j <= none, -1, j + 1), i, row_lse, S, k_s, keys, documents,
             row_document, window, scale, softcap, slope, D, BD, CAUSAL, WINDOW, KEYS, DOCUMENTS,
             CAP, ALIBI,
@@ -75,7 +75,7 @@ def near_lags(
     row_lse = tl.load(lse + row, mask=real, other=1e30)
     sums += (bh.to(tl.int64) * tl.num_programs(0) + block) * n
     for c in range(n):
-        p = pairs(
+        p = pair_weights(
             q_tile, k, i - (lowest + c), i, row_lse, S, k_s, keys, documents, row_document, window,
             scale, softcap, slope, D, BD, CAUSAL, WINDOW, KEYS, DOCUMENTS, CAP, ALIBI,
         )  # fmt: skip
@@ -126,7 +126,7 @@ def nearer_than_edges(
             while g * GROUP <= tl.minimum(high, S - 1):
                 for u in tl.static_range(GROUP // BN):
                     start = g * GROUP + u * BN
-                    x = tile(
+                    x = score_tile(
                         q_tile, k, start, i, row_lse, S, k_s, keys, documents, row_document,
                         window, scale, softcap, slope, D, BD, CAUSAL, WINDOW, KEYS, DOCUMENTS,
                         CAP, ALIBI, PRECISION, BN, MASKED,
@@ -168,7 +168,7 @@ def probe_rows(
     row_document = tl.zeros((BM,), tl.int32)
     if DOCUMENTS:
         row_document = tl.load(documents + i, mask=rows >= 0, other=-2)
-    x = tile(
+    x = score_tile(
         q_tile, k, block * BN, i, row_lse, S, k_s, keys, documents, row_document, window, scale,
         softcap, slope, D, BD, CAUSAL, WINDOW, KEYS, DOCUMENTS, CAP, ALIBI, PRECISION, BN, True,
     )  # fmt: skip
@@ -184,7 +184,7 @@ def probe_lags(weights, out, T, S, head, step, probes, one, CAUSAL: tl.constexpr
     lag = at - (T - 1)
     weights += tl.program_id(1).to(tl.int64) * probes * S
     total = tl.zeros((BN,), tl.float32)
-    if CAUSAL:  # lags before 0 have no weight; rows before a lag do not reach it
+    if CAUSAL:  # lags below 0 have no weight; rows before a lag do not reach it
         probes = tl.minimum(probes, (S - 1 - tl.min(lag)) // step + 1)
         probes = tl.where(tl.max(lag) < 0, 0, probes)
     for n in range(probes):

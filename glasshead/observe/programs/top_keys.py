@@ -1,25 +1,24 @@
 # mypy: ignore-errors
-"""The strongest keys of each row, from the groups that the sweep named.
+"""The strongest keys of each row, from the groups that the sweep chose for it.
 
-Rows that name the same group are gathered, so that its keys are loaded once and one product serves
-them all; a second program merges what each row found in its groups.
+Rows that chose the same group are sorted together, so that its keys are loaded once for one product
+with all of them; a second program merges the candidates of each row.
 
 A candidate is a number that sorts by weight: the bits of the weight as float32. With PACKED the
-last eight of them say where in the group the key is, which spares looking for it; otherwise
-`places` says it.
+last eight of them are the key's place in the group; otherwise `places` holds it.
 """
 
 import triton
 import triton.language as tl
 
-from glasshead.observe.programs.halves import ASSEMBLY
-from glasshead.observe.programs.scores import HIDDEN, allowed, bend, load_rows
+from glasshead.observe.programs.float16_pairs import ASSEMBLY
+from glasshead.observe.programs.scores import HIDDEN, finish_scores, load_rows, may_attend
 
 
 @triton.jit
 def name_groups(top, keys, floor, rows, T, groups, BM: tl.constexpr, SLOTS: tl.constexpr):
-    """From what the packed sweep found, `top` (rows, SLOTS): `keys` of the same shape to sort by,
-    number of the group + head x groups; and `floor` (rows), log2 of the least weight of a row."""
+    """From the packed sweep's `top` (rows, SLOTS) write `keys` of the same shape to sort by, number
+    of the group + head x groups; and `floor` (rows), log2 of the least weight of a row."""
     row = tl.program_id(0) * BM + tl.arange(0, BM)
     real = row < rows
     at = row.to(tl.int64)[:, None] * SLOTS + tl.arange(0, SLOTS)[None, :]
@@ -27,7 +26,7 @@ def name_groups(top, keys, floor, rows, T, groups, BM: tl.constexpr, SLOTS: tl.c
     key = (word & 0xFFFF) + (row // T * groups)[:, None]
     key = tl.where(word < 0, rows // T * groups, key)
     tl.store(keys + at, key.to(keys.dtype.element_ty), mask=real[:, None])
-    # Rounded to float16, by up to 2^-25 where it is small: a little less is sure.
+    # Rounded to float16, by up to 2^-25 if it is small: taken a little less to be safe.
     least = tl.min(word, 1)
     weight = (least >> 16).to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
     some = (least >= 0) & (weight > 0)
@@ -37,7 +36,7 @@ def name_groups(top, keys, floor, rows, T, groups, BM: tl.constexpr, SLOTS: tl.c
 
 @triton.jit
 def reaches(x, least):
-    """1.0 where x is least or more, 0.0 where it is less, and between them just below."""
+    """Return 1.0 if x is `least` or more, 0.0 if it is less, and a value between just below it."""
     if ASSEMBLY:
         return tl.inline_asm_elementwise(
             "fma.rn.sat.f32 $0, $1, 0f4A000000, $2;", "=f,f,f", [x, 1 - least * 2.0**21],
@@ -48,10 +47,10 @@ def reaches(x, least):
 
 @triton.jit
 def search_packed(x, word, least, entry, values, entries, SLOTS: tl.constexpr):
-    """Of the candidates `word`, whose logarithms are x, those of each entry that reach its `least`
-    are written, best first."""
+    """Write the candidates `word`, whose logarithms are x, that reach `least` of their entry, best
+    first."""
     best = tl.max(word, 1)
-    # Nearly always a group has one key of those that a row is looking for.
+    # A group rarely has more than one of a row's strongest keys.
     several = tl.max(tl.sum(reaches(x, (least - 1e-4)[:, None]), 1)) > 1
     least = tl.exp2(least).to(tl.int32, bitcast=True) & ~255
     found = (entry >= 0) & (best > 0) & (best >= least)
@@ -70,7 +69,7 @@ def search_packed(x, word, least, entry, values, entries, SLOTS: tl.constexpr):
 def search(
     word, least, entry, first_key, values, places, entries, SLOTS: tl.constexpr, N: tl.constexpr
 ):
-    """The same where candidates do not say their places."""
+    """Do the same for candidates that do not hold their places."""
     least = tl.exp2(tl.maximum(least, -126.0)).to(tl.int32, bitcast=True)
     n = 0
     any_found = 1
@@ -120,25 +119,25 @@ def search_groups(
     slope = tl.load(slopes + h) if ALIBI else 0.0
     row_lse = tl.load(lse + bh.to(tl.int64) * T + t, mask=real, other=-HIDDEN)
     entry = tl.where(row_lse < -HIDDEN / 2, entry, -1)  # a row that sees nothing has no keys
-    # The sweep's maxima came from another product: the last bits may differ.
+    # The sweep computed its maxima by another product: the last bits may differ.
     least = tl.load(floor + first_row + t, mask=real, other=0.0) - slack
     first_key = (named % groups) * GROUP
     cols = first_key + tl.arange(0, GROUP)
     away = tl.abs(i[:, None] - cols[None, :]).to(tl.float32) if ALIBI else 0.0
     kt = tl.trans(load_rows(k, cols, S, k_s, D, BD))
     s = tl.dot(q_tile, kt, input_precision=PRECISION)
-    x = bend(s, away, scale, softcap, slope, CAP, ALIBI) - row_lse[:, None]
-    # A key that may be seen is found even where its weight is too small for a float.
+    x = finish_scores(s, away, scale, softcap, slope, CAP, ALIBI) - row_lse[:, None]
+    # A visible key is found even if its weight is too small for a float.
     word = tl.exp2(x if PACKED else tl.maximum(x, -126.0)).to(tl.int32, bitcast=True)
     if PACKED:
         word = (word & ~255) | (GROUP - tl.arange(0, GROUP))[None, :]
-    # Most groups lie before all rows that name them, the first of which comes first.
+    # Most groups lie before all rows that chose them; the earliest row is the first entry.
     hides = first_key + GROUP > S
     if CAUSAL:
         first = tl.load(order + start).to(tl.int32) // SLOTS - first_row
         hides = hides | (first_key + GROUP > first + (S - T) + 1)
     if hides | WINDOW | KEYS | DOCUMENTS:
-        ok = allowed(
+        ok = may_attend(
             i[:, None], cols[None, :], S, keys, documents, document[:, None], window,
             CAUSAL, WINDOW, KEYS, DOCUMENTS,
         )  # fmt: skip
@@ -155,11 +154,11 @@ def merge_groups(
     values, places, named, lse, top_weights, top_keys, rows, K, one,
     BM: tl.constexpr, GROUP: tl.constexpr, SLOTS: tl.constexpr, PACKED: tl.constexpr,
 ):  # fmt: skip
-    """The K best of each row's candidates (SLOTS, rows, SLOTS), best first, from the groups `named`
-    (rows, SLOTS). Weights are written times `one`; a row without a K-th key has -1 and 0."""
+    """Write the K best of each row's candidates (SLOTS, rows, SLOTS), best first, from the groups
+    `named` (rows, SLOTS). Weights are times `one`; a row without a K-th key has -1 and 0."""
     row = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
     real = row < rows
-    nan = tl.load(lse + row, mask=real, other=0.0) * 0.0  # a row without numbers has none here
+    nan = tl.load(lse + row, mask=real, other=0.0) * 0.0  # NaN for a row with NaN
     entries = tl.cast(rows, tl.int64) * SLOTS
     slot = tl.arange(0, SLOTS)
     third = tl.zeros((BM, SLOTS), tl.int32)
@@ -183,7 +182,7 @@ def merge(
     values, places, named, nan, top_weights, top_keys, row, real, entries, K, one,
     GROUP: tl.constexpr, SLOTS: tl.constexpr, DEEP: tl.constexpr, PACKED: tl.constexpr,
 ):  # fmt: skip
-    """Of the first DEEP candidates of each group."""
+    """Merge the first DEEP candidates of each group."""
     c = tl.arange(0, DEEP * SLOTS)
     at = (c // SLOTS).to(tl.int64)[None, :] * entries + row[:, None] * SLOTS + (c % SLOTS)[None, :]
     x = tl.load(values + at, mask=real[:, None], other=0)

@@ -1,20 +1,20 @@
 # mypy: ignore-errors
-"""The sweep: each program takes BM queries of one head and walks over groups of keys.
+"""The sweep: each program takes BM queries of one head and goes over groups of keys.
 
-A group is UNROLL tiles of BN keys. What is summed per row stays spread over LANES columns until the
-end, so that no tile pays for sums across threads. Of each group and row only the largest weight
-is kept: the K strongest keys of a row lie in the K groups with the largest maxima (`top.py`).
+A group is UNROLL tiles of BN keys. Sums of rows stay spread over LANES columns until the end, so
+that no tile pays for sums across threads. For each group and row only the largest weight is kept:
+the K strongest keys of a row are in the K groups with the largest maxima (`top_keys.py`).
 """
 
 import triton
 import triton.language as tl
 
-from glasshead.observe.programs.scores import HIDDEN, add, load_rows, spans, tile
+from glasshead.observe.programs.scores import HIDDEN, add, group_ranges, load_rows, score_tile
 
 
 @triton.jit
 def spread_sum(x, M: tl.constexpr, N: tl.constexpr, LANES: tl.constexpr):
-    """(M, N) -> (M, LANES): sums that a thread can do alone."""
+    """Sum (M, N) to (M, LANES), which each thread can do alone."""
     return tl.sum(tl.reshape(x, (M, N // LANES, LANES)), 1)
 
 
@@ -25,7 +25,7 @@ def spread_max(x, M: tl.constexpr, N: tl.constexpr, LANES: tl.constexpr):
 
 @triton.jit
 def bucket(lag):
-    """n for lags of 128 x 2^n to 128 x 2^(n + 1) - 1; negative for nearer ones."""
+    """Return n for lags of 128 x 2^n to 128 x 2^(n + 1) - 1; less than 0 for nearer ones."""
     return (tl.maximum(lag, 1).to(tl.float32).to(tl.int32, bitcast=True) >> 23) - 127 - 7
 
 
@@ -41,14 +41,14 @@ def measure_group(
     CELL_ROWS: tl.constexpr, CELL_COLS: tl.constexpr,
     TALL: tl.constexpr, WIDE: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """One group of keys. `moment` gathers weight x key where the mask is causal, else weight x
+    """Measure one group of keys. `moment` sums weight x key if the mask is causal, else weight x
     distance."""
     group_total = tl.zeros((BM, LANES), tl.float32)
     group_top = tl.full((BM, LANES), HIDDEN, tl.float32)
     for u in tl.static_range(UNROLL):
         start = g * (UNROLL * BN) + u * BN
         cols = start + tl.arange(0, BN)
-        x = tile(
+        x = score_tile(
             q, k, start, i, lse, S, stride, keys, documents, row_document, window, scale, softcap,
             slope, D, BD, CAUSAL, WINDOW, KEYS, DOCUMENTS, CAP, ALIBI, PRECISION, BN, MASKED,
         )  # fmt: skip
@@ -56,7 +56,7 @@ def measure_group(
         group_total += spread_sum(p, BM, BN, LANES)
         entropy += spread_sum(p * x, BM, BN, LANES)
         square += spread_sum(p * p, BM, BN, LANES)
-        if CAUSAL:  # the query's position comes in at the end
+        if CAUSAL:  # the query's position is added at the end
             length = cols.to(tl.float32)[None, :]
         else:
             length = tl.abs(i.to(tl.float32)[:, None] - cols.to(tl.float32)[None, :])
@@ -90,7 +90,7 @@ def measure_group(
             tl.atomic_add(cell_sum + to, amount, sem="relaxed")
             tl.atomic_max(cell_max + to, most, sem="relaxed")
     if LAGS:
-        # All of a group goes to its farthest lag's bucket; `pairs.py` moves what lies nearer.
+        # A whole group goes to the bucket of its farthest lag; `single_pairs.py` corrects the rest.
         back = first + BM - 1 - g * (UNROLL * BN)
         ahead = g * (UNROLL * BN) + UNROLL * BN - 1 - first
         n = bucket(back)
@@ -143,7 +143,7 @@ def sweep_rows(
     top = tl.full((BM, TOP), HIDDEN, tl.float32)
     top_group = tl.full((BM, TOP), -1, tl.int32)
     lags = tl.zeros((64,), tl.float32)
-    low, full_low, full_high, high = spans(
+    low, full_low, full_high, high = group_ranges(
         block * BM + S - T, tl.minimum(block * BM + BM, T) - 1 + S - T, S, window, CAUSAL, WINDOW,
         KEYS | DOCUMENTS, UNROLL * BN,
     )  # fmt: skip
