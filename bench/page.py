@@ -105,7 +105,7 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=list(CHROMIUM))
         page = browser.new_page(locale="en-US", viewport={"width": 1440, "height": 900})
         with live(root) as found:
-            found.app.state.library.open("long.glass").atlas.cells(0, 0, 10)  # seconds, once
+            found.app.state.library.open("long.glass").trace.cells(0, 0, 10)  # seconds, once
             views = [first_view(page, found.url) for _ in range(args.tries)]
             place = f"{0.6 * args.tokens:.0f},{0.7 * args.tokens:.0f},-5.5"
             tasks = [pan(page, browser, found.url, place) for _ in range(args.tries)]

@@ -77,7 +77,7 @@ def _new_metrics(app: FastAPI) -> Metrics:
         "waiting": ("Waiting requests.", lambda: state.workers.waiting + state.engine.waiting),
         "seen": ("Recorded texts in memory.", lambda: len(state.traces)),
         "seen_bytes": ("Bytes of recorded texts in memory.", lambda: state.traces.bytes),
-        "models_loaded": ("Models in memory.", lambda: state.library.loaded),
+        "models_loaded": ("Models in memory.", lambda: state.library.n_open),
     }
     for name, (about, read) in gauges.items():
         metrics.poll("gauge", f"glasshead_{name}", about, read)

@@ -11,7 +11,7 @@ import threading
 
 from glasshead.errors import ClosingError
 from glasshead.generation.batch import check_max_tokens, check_prompts
-from glasshead.serve.library import Served
+from glasshead.serve.library import ServedModel
 from glasshead.serve.token_buffer import Token, TokenBuffer
 from glasshead.serve.writer import Ask, Job, Writer, model_and_tokenizer
 
@@ -61,7 +61,7 @@ class Engine:
     def __init__(self, batch: int = 16, waiting: int = 64) -> None:
         self.batch, self.room = batch, waiting
         self._tokens = 0  # of threads that have ended
-        self._writers: dict[Served, Writer] = {}
+        self._writers: dict[ServedModel, Writer] = {}
         self._lock = threading.Lock()
         self._closed = False
 
@@ -79,7 +79,7 @@ class Engine:
         """How many tokens were written so far."""
         return self._tokens + sum(writer.tokens for writer in list(self._writers.values()))
 
-    def stream(self, served: Served, ask: Ask) -> Stream:
+    def stream(self, served: ServedModel, ask: Ask) -> Stream:
         """Return the tokens of an answer. Raises at once if the request is wrong."""
         model, tokenizer = model_and_tokenizer(served)
         check_max_tokens(ask.max_tokens)

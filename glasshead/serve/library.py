@@ -3,7 +3,7 @@
 
     library = Library(Path("runs"))
     library.list()                  all entries, also broken ones, without reading any weights
-    library.open("poems").loaded    the model, read once and kept while it is in use
+    library.open("poems").run    the model, read once and kept while it is in use
 
 The name in a request is looked up among the entries; no path is ever built from a request.
 """
@@ -28,7 +28,7 @@ from glasshead.observe.transformers_folder import TransformersFolder
 from glasshead.page.entries import Entry, describe
 from glasshead.serve.logs import LOG
 
-__all__ = ["Entry", "Library", "Served"]
+__all__ = ["Entry", "Library", "ServedModel"]
 
 DEEPEST = 2  # folders between the root and a model
 MAX_ENTRIES = 1000
@@ -42,14 +42,14 @@ Stamp = tuple[tuple[str, int, int, int], ...]
 
 
 @dataclass(eq=False)
-class Served:
+class ServedModel:
     """An open model or .glass file. Hold `lock` to run the model: hooks see every call."""
 
     entry: Entry
     stamp: str  # changes when the files change
-    loaded: Run | None = None  # of kinds gpt, translator, reader, encoder
-    subject: Inspectable | None = None  # of all kinds but glass; has the model of `loaded`
-    atlas: Trace | None = None  # of glass
+    run: Run | None = None  # of kinds gpt, translator, reader, encoder
+    inspectable: Inspectable | None = None  # of all kinds but glass; has the model of `run`
+    trace: Trace | None = None  # of glass
     whole: Callable[[], bool] = lambda: True  # False if the .glass file may no longer be read
     evicted: bool = False  # the library has dropped it; users should let go of it soon
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -78,7 +78,7 @@ class Library:
         self.single = not self.root.is_dir() or _is_model(self.root)
         self._known: dict[str, Path] = {}  # found by the last walk
         self._described: dict[str, tuple[Stamp, Entry]] = {}
-        self._open: OrderedDict[str, Served] = OrderedDict()
+        self._open: OrderedDict[str, ServedModel] = OrderedDict()
         self._opening: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
 
@@ -102,7 +102,7 @@ class Library:
         """Return one entry; raise NotFoundError if there is none of that name."""
         return self._entry(name, self._location(name))
 
-    def open(self, name: str) -> Served:
+    def open(self, name: str) -> ServedModel:
         """Return the open model or .glass file; read it again if its files have changed."""
         place = self._location(name)
         stamp = _hash(place.stamp)
@@ -133,19 +133,19 @@ class Library:
         return self._location(name).path
 
     @property
-    def loaded(self) -> int:
+    def n_open(self) -> int:
         return len(self._open)
 
-    def _read(self, entry: Entry, path: Path, stamp: str) -> Served:
+    def _read(self, entry: Entry, path: Path, stamp: str) -> ServedModel:
         if entry.kind == "glass":
             whole = _shrink_check(path)
-            return Served(entry, stamp, atlas=open_glass(path), whole=whole)
+            return ServedModel(entry, stamp, trace=open_glass(path), whole=whole)
         if entry.kind == "transformers":
-            return Served(entry, stamp, subject=TransformersFolder(path, self.device))
+            return ServedModel(entry, stamp, inspectable=TransformersFolder(path, self.device))
         loaded = load(path)
-        return Served(entry, stamp, loaded, make_inspectable(loaded, self.device))
+        return ServedModel(entry, stamp, loaded, make_inspectable(loaded, self.device))
 
-    def _keep(self, name: str, served: Served) -> None:
+    def _keep(self, name: str, served: ServedModel) -> None:
         with self._lock:
             old = [self._open.pop(name)] if name in self._open else []
             self._open[name] = served

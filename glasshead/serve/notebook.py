@@ -23,7 +23,7 @@ from glasshead.page.entries import Entry, entry_of_trace
 from glasshead.page.look_answers import MAX_WORDS
 from glasshead.serve.app import create_app
 from glasshead.serve.config import ServeConfig
-from glasshead.serve.library import Library, Served
+from glasshead.serve.library import Library, ServedModel
 
 __all__ = ["AtlasWidget", "show"]
 
@@ -65,7 +65,7 @@ class OneAtlas(Library):
 
     def __init__(self, seen: Trace) -> None:
         self.entry = replace(entry_of_trace(seen), id="atlas")
-        self._served = Served(self.entry, "", atlas=seen)
+        self._served = ServedModel(self.entry, "", trace=seen)
 
     def list(self) -> "list[Entry]":
         return [self.entry]
@@ -73,7 +73,7 @@ class OneAtlas(Library):
     def find(self, name: str) -> Entry:
         return self.open(name).entry
 
-    def open(self, name: str) -> Served:
+    def open(self, name: str) -> ServedModel:
         if name != self.entry.id:
             raise NotFoundError(f"there is no '{name[:200]}' here", hint="there is one atlas")
         return self._served
@@ -82,7 +82,7 @@ class OneAtlas(Library):
         raise NotFoundError("an atlas in memory lies in no folder", hint="save it first")
 
     @property
-    def loaded(self) -> int:
+    def n_open(self) -> int:
         return 1
 
 

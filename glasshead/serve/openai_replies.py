@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from glasshead.serve.library import Served
+from glasshead.serve.library import ServedModel
 from glasshead.serve.token_buffer import Token
 from glasshead.text.tokenizer import Tokenizer
 
@@ -24,9 +24,9 @@ class Reply(ABC):
     kind: ClassVar[str]
     chunk_kind: ClassVar[str]
 
-    def __init__(self, served: Served, logprobs: bool) -> None:
-        assert served.loaded is not None
-        self.tokenizer: Tokenizer = served.loaded.tokenizer
+    def __init__(self, served: ServedModel, logprobs: bool) -> None:
+        assert served.run is not None
+        self.tokenizer: Tokenizer = served.run.tokenizer
         self._logprobs = logprobs
         self._head = {
             "id": f"{self.name}-{secrets.token_hex(12)}",
@@ -90,7 +90,7 @@ class Reply(ABC):
 class CompletionReply(Reply):
     name, kind, chunk_kind = "cmpl", "text_completion", "text_completion"
 
-    def __init__(self, served: Served, logprobs: bool, echo: Sequence[str]) -> None:
+    def __init__(self, served: ServedModel, logprobs: bool, echo: Sequence[str]) -> None:
         super().__init__(served, logprobs)
         self._echo = echo  # the prompt of each answer, or an empty text
 

@@ -29,7 +29,7 @@ class StoredTrace:
     id: str
     model: str
     key: Any  # text and options of the request
-    atlas: Trace
+    trace: Trace
     size: int | None = None  # bytes in memory without caches; None for the bytes of its tensors
     whole: Callable[[], bool] = lambda: True  # False if its file may no longer be read
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -38,12 +38,12 @@ class StoredTrace:
     def look_view(self, config: ViewConfig) -> LookView:
         """Return the view with these options; the last one is kept, with its cached maps."""
         if self._view is None or self._view.config != config:
-            self._view = LookView(self.atlas, config)
+            self._view = LookView(self.trace, config)
         return self._view
 
     @property
     def cached_bytes(self) -> int:
-        return self.atlas.cached_bytes + (self._view.cached_bytes if self._view else 0)
+        return self.trace.cached_bytes + (self._view.cached_bytes if self._view else 0)
 
 
 class TraceStore:
@@ -55,7 +55,7 @@ class TraceStore:
         self._sizes: dict[str, int] = {}  # at their last use
         self._lock = threading.Lock()
 
-    def put(self, atlas: Trace, model_id: str, key: Any, **settings: Any) -> str:
+    def put(self, trace: Trace, model_id: str, key: Any, **settings: Any) -> str:
         """Store a trace and return its id: the same model and key always give the same id.
 
         `key` is any JSON value. `size` and `whole` are for a trace whose tensors are in a file.
@@ -63,7 +63,7 @@ class TraceStore:
         name = trace_id(model_id, key)
         with self._lock:
             self._traces.pop(name, None)
-            self._traces[name] = new = StoredTrace(name, model_id, key, atlas, **settings)
+            self._traces[name] = new = StoredTrace(name, model_id, key, trace, **settings)
             self._make_room(new)
         return name
 
@@ -82,7 +82,7 @@ class TraceStore:
 
     def _make_room(self, newest: StoredTrace) -> None:
         """Update the size of `newest`, whose caches may have grown, and drop old traces."""
-        size = tensor_bytes(newest.atlas) if newest.size is None else newest.size
+        size = tensor_bytes(newest.trace) if newest.size is None else newest.size
         self._sizes[newest.id] = size + newest.cached_bytes
         while len(self._traces) > 1 and (
             len(self._traces) > self.max_count or self._bytes() > self.max_bytes
@@ -94,7 +94,7 @@ class TraceStore:
         self._sizes.pop(name, None)
 
     def get(self, name: str) -> Trace:
-        return self.entry(name).atlas
+        return self.entry(name).trace
 
     def has(self, model_id: str, key: Any) -> str | None:
         """Return the id of the trace with this model and key, or None."""
@@ -123,11 +123,11 @@ def trace_id(model_id: str, key: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
-def tensor_bytes(atlas: Trace) -> int:
+def tensor_bytes(trace: Trace) -> int:
     """Return the bytes of all its tensors; shared storage counts once."""
     storages = {
         tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
-        for record in atlas.layer_traces.values()
+        for record in trace.layer_traces.values()
         for tensor in _tensors(record)
     }
     return sum(storages.values())

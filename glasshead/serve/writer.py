@@ -14,7 +14,7 @@ from glasshead.generation.batch import GenerationBatch, NewToken, chunk_size
 from glasshead.generation.sampling import PLAIN, SamplingConfig
 from glasshead.generation.text_state import find_end_ids
 from glasshead.model.gpt import GPT
-from glasshead.serve.library import Served
+from glasshead.serve.library import ServedModel
 from glasshead.serve.token_buffer import Token, TokenBuffer
 from glasshead.text.tokenizer import Tokenizer
 
@@ -74,7 +74,7 @@ class Writer(threading.Thread):
     """
 
     def __init__(
-        self, served: Served, size: int, room: int, on_end: Callable[["Writer"], None]
+        self, served: ServedModel, size: int, room: int, on_end: Callable[["Writer"], None]
     ) -> None:
         super().__init__(name=f"writer {served.entry.id}", daemon=True)
         self.served, self.size, self.room = served, size, room
@@ -83,8 +83,8 @@ class Writer(threading.Thread):
         self.tokens = 0  # written so far
         self._model, self._tokenizer = model_and_tokenizer(served)
         self._batch = self._new_batch()
-        assert served.loaded is not None
-        self._end_ids = find_end_ids(self._model, self._tokenizer, served.loaded.config)
+        assert served.run is not None
+        self._end_ids = find_end_ids(self._model, self._tokenizer, served.run.config)
         self._column_bytes = _column_bytes(self._model)
         self._more = threading.Condition()
         self._closed = self._over = False
@@ -245,14 +245,14 @@ def _deliver(loop: asyncio.AbstractEventLoop, tokens: list[tuple[Job, Token | Ex
             job.gone = True
 
 
-def model_and_tokenizer(served: Served) -> tuple[GPT, Tokenizer]:
+def model_and_tokenizer(served: ServedModel) -> tuple[GPT, Tokenizer]:
     """Return the parts of a model that writes; raise InputError if it does not."""
-    if served.loaded is None or not isinstance(served.loaded.model, GPT):
+    if served.run is None or not isinstance(served.run.model, GPT):
         raise InputError(
             f"{served.entry.id} writes no text: it is of kind {served.entry.kind}",
             hint="choose a GPT",
         )
-    return served.loaded.model, served.loaded.tokenizer
+    return served.run.model, served.run.tokenizer
 
 
 def _column_bytes(model: GPT) -> int:

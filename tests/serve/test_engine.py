@@ -19,7 +19,7 @@ from glasshead.generation.sampling import GREEDY, SamplingConfig
 from glasshead.generation.text_stream import TextStream
 from glasshead.serve import writer as writer_module
 from glasshead.serve.engine import Ask, Engine
-from glasshead.serve.library import Library, Served
+from glasshead.serve.library import Library, ServedModel
 from glasshead.serve.token_buffer import Token, TokenBuffer
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer
 from tests.generation.runs import make_run
@@ -31,7 +31,7 @@ ENDLESS = Ask([1], WILD, max_tokens=100_000, end_ids=())  # no id ends it
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory) -> Served:
+def served(tmp_path_factory) -> ServedModel:
     """A model that says any bytes at all, half characters among them."""
     folder = tmp_path_factory.mktemp("runs")
     make_run(folder / "bytes", EOS)
@@ -52,7 +52,7 @@ async def heard(stream) -> list[Token]:
 
 def expected(served, ask) -> tuple[str, str]:
     """The text and the end, by `generate` and the tokenizer alone."""
-    loaded = served.loaded
+    loaded = served.run
     steps = generate(
         loaded.model, [ask.ids], ask.sampling, max_tokens=ask.max_tokens, seed=ask.seed,
         stop_ids=[256],
@@ -167,7 +167,7 @@ def test_an_error_of_one_text_is_told_to_that_one_alone(tmp_path, engine):
     make_run(tmp_path / "bytes", EOS)
     served = Library(tmp_path).open("bytes")
     with torch.no_grad():
-        served.loaded.model.embedding.weight[77] = torch.nan
+        served.run.model.embedding.weight[77] = torch.nan
     good = Ask([1, 2], GREEDY, 12)
 
     async def talk():

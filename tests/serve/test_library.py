@@ -93,18 +93,18 @@ def test_listing_reads_no_weights(all_kinds, monkeypatch):
 def test_every_model_can_be_opened_and_looked_into(all_kinds, name):
     served = Library(all_kinds).open(name)
     text = "abcab" if name == "letters" else "The cat sat."
-    seen = served.subject.record(text)
+    seen = served.inspectable.record(text)
     assert len(seen.layers) >= 2
     if served.entry.kind == "transformers":
-        assert served.loaded is None
+        assert served.run is None
     else:
-        assert served.subject.model is served.loaded.model  # one model in memory, not two
+        assert served.inspectable.model is served.run.model  # one model in memory, not two
 
 
 def test_a_glass_file_is_opened_as_an_atlas(all_kinds):
     served = Library(all_kinds).open("book.glass")
-    assert served.loaded is served.subject is None
-    assert served.atlas.shape(0) == (1, 2, 5, 5)
+    assert served.run is served.inspectable is None
+    assert served.trace.shape(0) == (1, 2, 5, 5)
 
 
 @pytest.mark.parametrize("which", ["letters", "book.glass", "theirs/gpt2"])
@@ -132,7 +132,7 @@ def test_a_known_family_with_unknown_settings_is_only_to_be_looked_at(tmp_path):
     )
     entry = Library(tmp_path).find("odd")
     assert (entry.kind, entry.reason[:23]) == ("transformers", "only to be looked at: c")
-    assert Library(tmp_path).open("odd").loaded is None
+    assert Library(tmp_path).open("odd").run is None
 
 
 # What is broken
@@ -193,7 +193,7 @@ def test_a_broken_run_is_listed_with_the_reason_and_the_others_work(tmp_path, sp
     assert bad.can == ()
     with pytest.raises(CheckpointError, match="bad is broken"):
         library.open("bad")
-    assert library.open("good").loaded
+    assert library.open("good").run
 
 
 def test_a_run_whose_weights_do_not_fit_is_known_as_broken_once_it_was_opened(tmp_path):
@@ -218,7 +218,7 @@ def test_a_run_that_is_mended_is_broken_no_longer(tmp_path):
     assert kinds(library) == {"run": "broken"}
     (run / "model.safetensors").write_bytes(whole)
     assert kinds(library) == {"run": "gpt"}
-    assert library.open("run").loaded
+    assert library.open("run").run
 
 
 @pytest.mark.parametrize("keep", [0, 0.001, 0.5, 0.999])
@@ -294,7 +294,7 @@ def test_links_of_all_kinds_do_no_harm(tmp_path):
     assert found.pop("run") == found.pop("again") == "gpt"
     assert found.pop("nowhere.glass") == found.pop("passwords.glass") == "broken"
     assert not any("out" in name for name in found)
-    assert Library(root).open("again").loaded
+    assert Library(root).open("again").run
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ def test_names_are_data(tmp_path):
         new_run(tmp_path / name)
     library = Library(tmp_path)
     assert {entry.name for entry in library.list()} == set(names)
-    assert all(library.open(name).loaded for name in names[:2])
+    assert all(library.open(name).run for name in names[:2])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other file systems refuse such names")
@@ -371,7 +371,7 @@ def test_the_last_few_are_kept(tmp_path):
     a, b = library.open("a"), library.open("b")
     assert library.open("a") is a
     library.open("c")
-    assert (a.evicted, b.evicted, library.loaded) == (False, True, 2)
+    assert (a.evicted, b.evicted, library.n_open) == (False, True, 2)
     assert library.open("a") is a
     assert library.open("b") is not b
 
@@ -388,8 +388,8 @@ def test_a_model_that_has_trained_on_is_read_anew(tmp_path):
     new = library.open("run")
     assert old.evicted
     assert new.stamp != old.stamp
-    assert new.loaded.step == 5
-    assert new.loaded.model.head.bias[0] == 17
+    assert new.run.step == 5
+    assert new.run.model.head.bias[0] == 17
 
 
 @pytest.mark.parametrize("name", ["nothing", "notes.txt"])

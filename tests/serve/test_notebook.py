@@ -22,7 +22,7 @@ TEXT = World.seed_story().text("zh")
 
 @pytest.fixture(scope="module")
 def seen(world_runs):
-    return Library(world_runs).open("reader").subject.record(TEXT)
+    return Library(world_runs).open("reader").inspectable.record(TEXT)
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ def book(tmp_path_factory):
 def shelf(book):
     with live(book.parent) as found:
         # The first look from afar at a head that was not measured takes seconds; once.
-        found.app.state.library.open(NAME).atlas.cells(0, 0, 10)
+        found.app.state.library.open(NAME).trace.cells(0, 0, 10)
         yield found
 
 

@@ -86,7 +86,7 @@ def fuzzed(world_runs, tmp_path_factory):
             (root / name / file).write_bytes((world_runs / name / file).read_bytes())
     (new_run(root / "broken") / "config.json").write_text("{")
     library = Library(root)
-    library.open("writer").subject.record(STORY).save(root / "book.glass")
+    library.open("writer").inspectable.record(STORY).save(root / "book.glass")
     with live(root, max_text=200, max_tokens=100, waiting=1000) as found:
         seen = [
             httpx.post(f"{found.url}/api/look", json={"model": name, "text": STORY}).json()["seen"]

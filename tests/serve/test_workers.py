@@ -211,7 +211,7 @@ def test_a_mistake_found_while_computing_is_told(start):
 
 def test_a_recording_stops_after_a_layer_and_the_model_is_as_before(world_runs):
     served = Library(world_runs).open("reader")
-    before = served.subject.record(STORY)
+    before = served.inspectable.record(STORY)
     cancel, layers = CancelToken(), []
 
     def progress(done: int, total: int) -> None:
@@ -221,8 +221,8 @@ def test_a_recording_stops_after_a_layer_and_the_model_is_as_before(world_runs):
         cancel(done, total)
 
     with pytest.raises(ClientGone):
-        served.subject.record(STORY, RecordConfig(progress=progress))
+        served.inspectable.record(STORY, RecordConfig(progress=progress))
     assert layers == [0, 1]
-    after = served.subject.record(STORY)
+    after = served.inspectable.record(STORY)
     for layer in before.layers:
         assert torch.equal(before.weights(layer.index), after.weights(layer.index))

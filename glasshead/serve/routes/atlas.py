@@ -44,14 +44,14 @@ class AtlasRequest(BaseModel):
 def open_atlas(request: Request, ask: OpenRequest) -> dict[str, Any]:
     state = request.app.state
     served = state.library.open(ask.model)
-    if served.atlas is None:
+    if served.trace is None:
         raise InputError(
             f"{ask.model} is not a .glass file", hint="record a text with POST /api/atlas"
         )
     key = {"glass": served.stamp}
     # Its tensors stay in the file; only cached pages take memory.
     id = state.traces.has(ask.model, key) or state.traces.put(
-        served.atlas, ask.model, key, size=0, whole=served.whole
+        served.trace, ask.model, key, size=0, whole=served.whole
     )
     return _describe(state.traces.entry(id))
 
@@ -124,4 +124,4 @@ def tokens(
 
 def _describe(stored: StoredTrace) -> dict[str, Any]:
     with stored.lock:
-        return {"seen": stored.id, "model": stored.model, **describe_atlas(stored.atlas)}
+        return {"seen": stored.id, "model": stored.model, **describe_atlas(stored.trace)}

@@ -12,7 +12,7 @@ from glasshead.errors import InputError
 from glasshead.model.gpt import GPT
 from glasshead.observe.inspectable import RecordConfig
 from glasshead.serve.config import ServeConfig
-from glasshead.serve.library import Library, Served
+from glasshead.serve.library import Library, ServedModel
 from glasshead.serve.trace_store import StoredTrace
 from glasshead.text.tokenizer import Tokenizer
 
@@ -46,13 +46,13 @@ def check_max_tokens(max_tokens: int, config: ServeConfig) -> None:
         )
 
 
-def open_gpt(library: Library, name: str) -> tuple[Served, GPT, Tokenizer]:
+def open_gpt(library: Library, name: str) -> tuple[ServedModel, GPT, Tokenizer]:
     """Open a model that generates text; raise InputError if it is of another kind."""
     kind = library.find(name).kind
     if kind in ("gpt", "broken"):
         served = library.open(name)  # raises the reason if it is broken
-        if served.loaded is not None and isinstance(served.loaded.model, GPT):
-            return served, served.loaded.model, served.loaded.tokenizer
+        if served.run is not None and isinstance(served.run.model, GPT):
+            return served, served.run.model, served.run.tokenizer
     raise InputError(
         f"{name[:200]} is of kind {kind}, which does not generate text",
         hint="choose a model from GET /v1/models",
@@ -70,28 +70,28 @@ def stream_events(events: AsyncIterator[str]) -> StreamingResponse:
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
-def record_text(state: Any, served: Served, text: str, config: RecordConfig) -> StoredTrace:
+def record_text(state: Any, served: ServedModel, text: str, config: RecordConfig) -> StoredTrace:
     """Return the trace of a text: the stored one, or a new one if it was not recorded yet."""
     model, key = served.entry.id, {"text": text, "stamp": served.stamp}
-    if served.subject is None:
+    if served.inspectable is None:
         raise InputError(f"{model} is a .glass file, which reads no text", hint="POST /api/open")
     check_text(len(text), state.config, USE_ATLAS)
     id = state.traces.has(model, key)
     if id is None:
         with served.lock:
             _check_tokens(served, text, state.config.max_tokens, config.beyond)
-            id = state.traces.put(served.subject.record(text, config), model, key)
+            id = state.traces.put(served.inspectable.record(text, config), model, key)
     stored: StoredTrace = state.traces.entry(id)
     return stored
 
 
-def _check_tokens(served: Served, text: str, limit: int, beyond: bool) -> None:
-    if served.loaded is None:
+def _check_tokens(served: ServedModel, text: str, limit: int, beyond: bool) -> None:
+    if served.run is None:
         return  # models of transformers raise by themselves
-    positions = getattr(served.loaded.model.config, "positions", "")
+    positions = getattr(served.run.model.config, "positions", "")
     if not beyond or positions == "learned":
         limit = min(limit, served.entry.max_len or limit)
-    n = len(served.loaded.tokenizer.prompt_ids(text))
+    n = len(served.run.tokenizer.prompt_ids(text))
     if n > limit:
         raise InputError(
             f"the text has {n:,} tokens, but {served.entry.name} reads {limit:,} at most here",

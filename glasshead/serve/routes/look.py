@@ -88,11 +88,11 @@ MapOptions = Annotated[MapQuery, Depends()]
 def look(request: Request, ask: LookRequest, cancel: CancelToken) -> dict[str, Any]:
     state = request.app.state
     served = state.library.open(ask.model)
-    if served.atlas is None:
+    if served.trace is None:
         stored = record_text(state, served, ask.text, RecordConfig(progress=cancel))
     elif "look" in served.entry.can:
         key = {"stamp": served.stamp}
-        id = state.traces.has(ask.model, key) or state.traces.put(served.atlas, ask.model, key)
+        id = state.traces.has(ask.model, key) or state.traces.put(served.trace, ask.model, key)
         stored = state.traces.entry(id)
     else:
         raise InputError(f"{ask.model} is a .glass file", hint="open it in the Atlas view")
@@ -104,7 +104,7 @@ def look(request: Request, ask: LookRequest, cancel: CancelToken) -> dict[str, A
 @router.get("/look/examples")
 @in_worker
 def examples(request: Request, model: ModelQuery) -> dict[str, Any]:
-    return {"examples": example_texts(request.app.state.library.open(model).loaded)}
+    return {"examples": example_texts(request.app.state.library.open(model).run)}
 
 
 @router.get("/seen/{seen}/weights")
@@ -157,7 +157,7 @@ def to_word(
 def ablate(request: Request, ask: AblationRequest) -> dict[str, Any]:
     check_text(len(ask.text), request.app.state.config)
     served = request.app.state.library.open(ask.model)
-    if served.loaded is None:
+    if served.run is None:
         raise InputError(
             f"{served.entry.name} makes no predictions here",
             hint="choose a GPT, a reader or a translator",
@@ -165,7 +165,7 @@ def ablate(request: Request, ask: AblationRequest) -> dict[str, Any]:
     edges = tuple((e.layer, e.head, slice(e.query, e.query_stop), slice(e.key, e.key_stop))
                   for e in ask.edges)  # fmt: skip
     with served.lock:
-        return predict(served.loaded, ask.text, Cut(tuple(ask.heads), edges), ask.at)
+        return predict(served.run, ask.text, Cut(tuple(ask.heads), edges), ask.at)
 
 
 def _binary(found: Binary) -> Response:

@@ -22,7 +22,7 @@ from glasshead.serve.chat import chat_ids
 from glasshead.serve.config import ServeConfig
 from glasshead.serve.engine import Ask, Engine, Stream, Token
 from glasshead.serve.error_replies import error_body
-from glasshead.serve.library import Entry, Library, Served
+from glasshead.serve.library import Entry, Library, ServedModel
 from glasshead.serve.openai_replies import ChatReply, CompletionReply, Reply
 from glasshead.serve.openai_requests import (
     ChatRequest,
@@ -110,7 +110,7 @@ async def chat(request: Request, ask: ChatRequest) -> Response:
 
 def _read_prompts(
     library: Library, config: ServeConfig, ask: CompletionRequest
-) -> tuple[Served, list[list[int]], list[str]]:
+) -> tuple[ServedModel, list[list[int]], list[str]]:
     """Return the ids of all prompts, and their texts."""
     served, model, tokenizer = open_gpt(library, ask.model)
     ids, texts = [], []
@@ -128,13 +128,13 @@ def _read_prompts(
 
 def _read_chat(
     library: Library, config: ServeConfig, ask: ChatRequest
-) -> tuple[Served, list[int], int]:
+) -> tuple[ServedModel, list[int], int]:
     """Return the ids of the conversation, and the length of the model's context."""
     served, model, tokenizer = open_gpt(library, ask.model)
-    assert served.loaded is not None
+    assert served.run is not None
     messages = [message.plain for message in ask.messages]
     check_text(sum(len(message["content"]) for message in messages), config)
-    ids = chat_ids(served.loaded, messages, 2 * config.max_text) or start_ids(tokenizer)
+    ids = chat_ids(served.run, messages, 2 * config.max_text) or start_ids(tokenizer)
     _check_prompt(ids, model, config)
     return served, ids, model.config.max_len
 
@@ -180,7 +180,7 @@ def _asks(
 
 
 async def _answer(
-    request: Request, ask: GenerationRequest, served: Served, reply: Reply, asks: list[Ask]
+    request: Request, ask: GenerationRequest, served: ServedModel, reply: Reply, asks: list[Ask]
 ) -> Response:
     engine: Engine = request.app.state.engine
     streams: list[Stream] = []

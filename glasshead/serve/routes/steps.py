@@ -38,7 +38,7 @@ def steps(
     state = request.app.state
     stored = state.traces.entry(seen)
     with stored.lock:
-        found = _describe_row(stored.atlas, layer, head, query)
+        found = _describe_row(stored.trace, layer, head, query)
         text = stored.key.get("text") if isinstance(stored.key, dict) else None
         if not isinstance(text, str):
             return found
@@ -49,7 +49,7 @@ def steps(
                 hint="read the text again: POST /api/look",
             )
         with served.lock:
-            v = record_values(served.subject, text, layer, head, cancel)
+            v = record_values(served.inspectable, text, layer, head, cancel)
     weights = torch.tensor(found["weights"], dtype=torch.float64)
     return {**found, "v": v.tolist(), "context": (weights @ v).tolist()}
 

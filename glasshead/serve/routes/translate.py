@@ -21,7 +21,7 @@ from glasshead.generation.translate import Candidate, Reading, Translator
 from glasshead.model.transformer import Transformer
 from glasshead.observe.words import decode_tokens, words
 from glasshead.page.examples import last_pronoun, story_pairs, world_languages
-from glasshead.serve.library import Served
+from glasshead.serve.library import ServedModel
 from glasshead.serve.routes.inputs import ModelId, ModelQuery, TokenId, check_text
 from glasshead.serve.workers import CancelToken, in_worker
 from glasshead.text.tinyworld import Story
@@ -151,11 +151,11 @@ def _describe_story(story: Story, source: str, target: str) -> dict[str, Any]:
     }
 
 
-def _open_translator(request: Request, name: str) -> tuple[Served, Run, Transformer]:
+def _open_translator(request: Request, name: str) -> tuple[ServedModel, Run, Transformer]:
     served = request.app.state.library.open(name)
-    if served.loaded is None or not isinstance(served.loaded.model, Transformer):
+    if served.run is None or not isinstance(served.run.model, Transformer):
         raise InputError(
             f"{name} is not a translator, but of kind {served.entry.kind}",
             hint="choose a model of kind translator from /api/models",
         )
-    return served, served.loaded, served.loaded.model
+    return served, served.run, served.run.model

@@ -25,7 +25,7 @@ from glasshead.observe.recording import observing
 from glasshead.observe.words import characters, decode_tokens
 from glasshead.serve.config import ServeConfig
 from glasshead.serve.engine import Ask, Stream
-from glasshead.serve.library import Library, Served
+from glasshead.serve.library import Library, ServedModel
 from glasshead.serve.routes.inputs import (
     ModelId,
     TokenId,
@@ -106,7 +106,7 @@ def read(request: Request, ask: ReadRequest, cancel: CancelToken) -> dict[str, A
 
 
 def _predictions(
-    served: Served,
+    served: ServedModel,
     model: GPT,
     tokenizer: Tokenizer,
     ids: Sequence[int],
@@ -194,7 +194,7 @@ async def _events(tokens: Stream, tokenizer: Tokenizer) -> AsyncIterator[str]:
 
 def _open_checked(
     library: Library, config: ServeConfig, ask: WriteRequest
-) -> tuple[Served, Tokenizer]:
+) -> tuple[ServedModel, Tokenizer]:
     served, model, tokenizer = open_gpt(library, ask.model)
     _check_ids(ask.ids, model, tokenizer, config)
     check_max_tokens(ask.max_tokens, config)
