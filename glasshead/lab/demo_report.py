@@ -1,23 +1,30 @@
 """report.html: the demo as one page, in both languages, with its pictures in it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import torch
+from torch import Tensor
+
+from glasshead.lab.attention_maps import Head
 from glasshead.lab.demo import Demo
-from glasshead.lab.demo_pictures import grid, matrix, strips
 from glasshead.lab.demo_sentence import Rendering, StoryReading
 from glasshead.lab.demo_tables import ROWS, commands, numbered, trained, truths, values
 from glasshead.lab.demo_words import TEXTS, Language
 from glasshead.lab.report_shell import shell
+from glasshead.observe.colours import Theme
+from glasshead.observe.picture import Sheet
+from glasshead.observe.picture_svg import svg
+from glasshead.observe.view import Map
 
 __all__ = ["report"]
 
 
 def report(demo: Demo, out: Path, lang: Language) -> str:
-    """The whole page; `lang` is the language that it opens in."""
+    """Return the page; `lang` is the language that it opens in."""
     parts = [
         _head(demo),
         *_reader(demo),
@@ -53,6 +60,31 @@ def _title(number: int, **values: Any) -> str:
     return f"<h2><i>{number}</i>{_both(str(number), **values)}</h2>"
 
 
+def _picture(
+    kind: Literal["map", "heat"],
+    title: str,
+    values: Tensor,
+    rows: Sequence[str],
+    cols: Sequence[str],
+    marks: Iterable[tuple[int, int]],
+) -> str:
+    """A map, or numbers for each head, with some cells outlined; once light and once dark."""
+    shown = Map("", values.float(), list(rows), list(cols))
+    sheet = Sheet(kind, title, [], [shown], "linear", marks=frozenset(marks))
+    themes: tuple[Theme, ...] = ("light", "dark")
+    drawn = {theme: svg(sheet, theme).decode() for theme in themes}
+    # Inside of HTML an SVG needs no namespace.
+    inside = {theme: re.sub(r' xmlns="[^"]*"', "", text) for theme, text in drawn.items()}
+    return "".join(f'<div class="{theme}">{text}</div>' for theme, text in inside.items())
+
+
+def _heads_picture(title: str, values: Tensor, best: Head) -> str:
+    """A number for each layer (down) and head (across); the best is outlined."""
+    n_layers, n_heads = values.shape
+    layers, heads = [f"L{n}" for n in range(n_layers)], [f"H{n}" for n in range(n_heads)]
+    return _picture("heat", title, values, layers, heads, [best])
+
+
 def _figure(picture: str, caption: str = "", kind: str = "") -> str:
     below = f"<figcaption>{caption}</figcaption>" if caption else ""
     return f'<figure class="{kind}"><div class="scroll">{picture}</div>{below}</figure>'
@@ -72,7 +104,7 @@ def _reader(demo: Demo) -> list[str]:
     for number, reading in enumerate(demo.readings, 1):
         layer, head = reading.best
         caption = _both("heads caption", best=_name(layer, head))
-        parts += [_title(number), _figure(_strips(reading), caption)]
+        parts += [_title(number), _figure(_reading_picture(reading), caption)]
     return parts
 
 
@@ -80,17 +112,15 @@ def _name(layer: int, head: int) -> str:
     return f"L{layer} H{head}"
 
 
-def _strips(reading: StoryReading) -> str:
+def _reading_picture(reading: StoryReading) -> str:
+    """What the last pronoun looks at in every head; the strongest cell of the best is outlined."""
     n_layers, n_heads = reading.maps.shape[:2]
-    rows = {
-        _name(layer, head): reading.maps[layer, head, reading.last]
-        for layer in range(n_layers)
-        for head in range(n_heads)
-    }
-    answers = {place: answer.word for place, answer in reading.answers.items()}
-    return strips(
-        reading.tokens, rows, best=_name(*reading.best), asking=reading.last, answers=answers
-    )
+    heads = [(layer, head) for layer in range(n_layers) for head in range(n_heads)]
+    values = torch.stack([reading.maps[head][reading.last] for head in heads])
+    answers = [f"{reading.tokens[at]} → {one.word}" for at, one in reading.answers.items()]
+    names = [_name(*head) for head in heads]
+    mark = (heads.index(reading.best), int(reading.row.argmax()))
+    return _picture("map", " · ".join(answers), values, names, reading.tokens, [mark])
 
 
 def _hidden(demo: Demo) -> list[str]:
@@ -124,18 +154,20 @@ def _translator(demo: Demo) -> list[str]:
         if rendering.pronoun is None:
             parts.append(_both("no pronoun", "p", "quiet"))
         else:
-            parts.append(_figure(_looked(demo, rendering), _both("looked caption")))
+            picture = _pronoun_picture(demo, rendering)
+            parts.append(_figure(picture, _both("looked caption")))
     first = demo.renderings[0]
     layer, head = demo.translator.best
     if first.target:
-        picture = matrix(
-            first.source, first.target, first.crossing[layer, head], first.links, first.pronoun
-        )
+        rows = [f"▸ {word}" if n == first.pronoun else word for n, word in enumerate(first.target)]
+        links = [(row, column) for column, row in first.links]
+        weights = first.crossing[layer, head]
+        picture = _picture("map", _name(layer, head), weights, rows, first.source, links)
         parts.append(_figure(picture, _both("matrix caption", best=_name(layer, head))))
     t = demo.translator
     parts.append(
         _figure(
-            grid(t.errors, t.best, ".2f", low_is_good=True),
+            _heads_picture("", t.errors, t.best),
             _both("error caption", least=t.least, untrained=demo.translator_untrained.error),
             "narrow",
         )
@@ -152,15 +184,15 @@ def _pronoun_marked(rendering: Rendering) -> str:
     return f"{escape(before)}<b>{escape(word)}</b>{escape(after)}"
 
 
-def _looked(demo: Demo, rendering: Rendering) -> str:
+def _pronoun_picture(demo: Demo, rendering: Rendering) -> str:
+    """What was looked at while the pronoun was written, and while 它 was read."""
     assert rendering.pronoun is not None
-    wrote, read = demo.translator.writing_best, demo.translator.reading_best
-    best = f"→ {rendering.target[rendering.pronoun]}"
-    rows = {
-        best: rendering.crossing[wrote][rendering.pronoun],
-        "它": rendering.reading[read][rendering.asked],
-    }
-    return strips(rendering.source, rows, best=best, asking=rendering.asked)
+    written = rendering.crossing[demo.translator.writing_best][rendering.pronoun]
+    read = rendering.reading[demo.translator.reading_best][rendering.asked]
+    word = rendering.target[rendering.pronoun]
+    values = torch.stack([written, read])
+    mark = (0, int(written.argmax()))
+    return _picture("map", f"它 → {word}", values, [f"→ {word}", "它"], rendering.source, [mark])
 
 
 def _figures(demo: Demo) -> list[str]:
@@ -178,8 +210,8 @@ def _figures(demo: Demo) -> list[str]:
             )
     table = f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     r = demo.reader
-    share = _figure(grid(r.heads.share, r.best, ".0%"), _both("share caption"), "narrow")
-    weight = _figure(grid(r.heads.weight, r.best, ".2f"), _both("weight caption"), "narrow")
+    share = _figure(_heads_picture("", r.heads.share, r.best), _both("share caption"), "narrow")
+    weight = _figure(_heads_picture("", r.heads.weight, r.best), _both("weight caption"), "narrow")
     return [
         _title(5, n=r.stories),
         table,

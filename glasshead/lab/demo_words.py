@@ -82,14 +82,14 @@ _ENGLISH = {
     "next 5": "what each part of a GPT is worth",
     "open": "open {path}",
     # For the page alone.
-    "heads caption": "What the second 它 looks at. The arcs are of {best}, the reader's best head; "
-    "below are all heads (L layer, H head, from 0 on), stronger colours are more. Rest the pointer "
-    "on a cell to read its weight.",
-    "looked caption": "Above and first row: where the translator looked while it wrote the "
-    "pronoun, in its most telling head. Second row: where 它 looked while it was read.",
+    "heads caption": "What the second 它 looks at in each head (L layer, H head, from 0 on): "
+    "the stronger the colour, the larger the weight. Outlined is where {best}, the reader's best "
+    "head, looks most. Point at a cell to read its weight.",
+    "looked caption": "First row: where the translator looked while it wrote the pronoun, in its "
+    "most telling head. Second row: where 它 looked while it was read.",
     "matrix caption": "Cross-attention of {best}, the head that aligns words best: each German "
-    "word (down) and the Chinese words that it looked at while it was written (across). Rings are "
-    "the true alignment; the framed row is the pronoun.",
+    "word (down) and the Chinese words that it looked at while it was written (across). Outlined "
+    "cells are the true alignment; ▸ is the pronoun.",
     "error caption": "Alignment error rate of each head of the cross-attention: a word is linked "
     "to the one that it looks at most. The lower the better; {least:.2f} is the least that one "
     "link a word can have, an untrained model's best head has {untrained:.2f}.",
@@ -164,12 +164,12 @@ _CHINESE = {
     "next 5": "GPT 的每个部件值多少",
     "open": "打开 {path}",
     # For the page alone.
-    "heads caption": "第二个“它”在看什么。弧线属于 {best}，读者最好的头；下面是所有的头（L 层，H 头"
-    "，都从 0 数起），颜色越浓，权重越大。把指针停在格子上，可以看到权重。",
-    "looked caption": "弧线和第一行：译者写代词时，最能看出指代的头在看什么。第二行：读“它”时，“它”"
+    "heads caption": "第二个“它”在每个头里看什么（L 层，H 头，都从 0 数起）：颜色越浓，权重越大。"
+    "框出的是读者最好的头 {best} 看得最多的词。把指针停在格子上，可以看到权重。",
+    "looked caption": "第一行：译者写代词时，最能看出指代的头在看什么。第二行：读“它”时，“它”"
     "在看什么。",
     "matrix caption": "词对得最准的头 {best} 的交叉注意力：每个德语词（行）写下时看了哪些汉语词（列"
-    "）。圆圈是真正的对应，框出的一行是代词。",
+    "）。框出的格子是真正的对应，▸ 是代词。",
     "error caption": "交叉注意力每个头的对齐错误率：一个词与它看得最多的词连线。越低越好；每词一条"
     "线，最低是 {least:.2f}，未训练的模型最好的头是 {untrained:.2f}。",
     "share caption": "看得最多的名词正是所指的比例，按层和头。",

@@ -1,22 +1,13 @@
-"""A report as one page, in two languages, by day and by night. Nothing is loaded from anywhere."""
+"""A report as one page in two languages, light or dark as the system is. It loads nothing."""
 
 from collections.abc import Sequence
 from html import escape
 
+from glasshead.page.colour_files import css_variables
+
 __all__ = ["shell"]
 
 STYLE = """
-:root {
-  color-scheme: light dark;
-  --paper: #fbfaf7; --ink: #23211d; --quiet: #6d675d; --line: #e2ddd2; --panel: #ffffff;
-  --heat: #c2410c; --deep: #9a3412; --ask: #1d4ed8; --good: #15803d; --code: #f1ede4;
-}
-@media (prefers-color-scheme: dark) {
-  :root {
-    --paper: #161513; --ink: #ebe7de; --quiet: #a39c8f; --line: #34312c; --panel: #1e1c19;
-    --heat: #fb923c; --deep: #fdba74; --ask: #93b4ff; --good: #6ee7a0; --code: #26231f;
-  }
-}
 * { box-sizing: border-box; }
 html { -webkit-text-size-adjust: 100%; }
 body {
@@ -33,7 +24,7 @@ h1, h2 {
 }
 h1 { font-size: 46px; margin: 14px 0 18px; }
 h2 { font-size: 26px; margin: 64px 0 10px; display: flex; gap: 14px; align-items: baseline; }
-h2 i { font-style: normal; color: var(--heat); font-variant-numeric: lining-nums; }
+h2 i { font-style: normal; color: var(--accent); font-variant-numeric: lining-nums; }
 .lead { font-size: 18.5px; line-height: 1.75; }
 .quiet, figcaption { color: var(--quiet); }
 .eyebrow { color: var(--quiet); font-size: 13.5px; letter-spacing: .08em; }
@@ -46,45 +37,31 @@ h2 i { font-style: normal; color: var(--heat); font-variant-numeric: lining-nums
   background: var(--ink); color: var(--paper);
 }
 #show-zh:focus-visible ~ .page label[for=show-zh],
-#show-en:focus-visible ~ .page label[for=show-en] { outline: 2px solid var(--ask); }
+#show-en:focus-visible ~ .page label[for=show-en] { outline: 2px solid var(--data); }
 figure {
-  margin: 22px 0 8px; background: var(--panel); border: 1px solid var(--line);
+  margin: 22px 0 8px; background: var(--paper); border: 1px solid var(--line);
   border-radius: 14px; padding: 18px 20px 14px;
 }
 figure .scroll { overflow-x: auto; }
 figure svg { display: block; width: 100%; height: auto; }
 figure.narrow svg { max-width: 340px; }
+.dark { display: none; }
+@media (prefers-color-scheme: dark) { .light { display: none; } .dark { display: block; } }
 figcaption { font-size: 14.5px; line-height: 1.6; margin-top: 10px; max-width: 62em; }
 .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(300px, 1fr)); gap: 0 22px; }
 .german { font-size: 19px; line-height: 1.6; margin: 26px 0 0; max-width: 44em; }
-.german b { color: var(--ask); }
-svg text { fill: var(--ink); font-family: inherit; }
-svg .word { font-size: 20px; text-anchor: middle; }
-svg .asking { fill: var(--ask); font-weight: 700; }
-svg .most { fill: var(--deep); font-weight: 700; }
-svg .answer { font-size: 12.5px; text-anchor: middle; fill: var(--good); }
-svg .name { font-size: 12px; text-anchor: end; fill: var(--quiet); }
-svg .name.small { font-size: 13px; }
-svg .name.best { fill: var(--ink); font-weight: 700; }
-svg .column { font-size: 13.5px; text-anchor: middle; }
-svg .tick { font-size: 12.5px; text-anchor: middle; fill: var(--quiet); }
-svg .figure { font-size: 14px; text-anchor: middle; font-variant-numeric: tabular-nums; }
-svg .figure.over { fill: var(--paper); }
-svg .shade { fill: var(--heat); stroke: var(--line); stroke-width: .6; rx: 2px; }
-svg .arc { fill: none; stroke: var(--heat); stroke-linecap: round; }
-svg .ring { fill: none; stroke: var(--ink); stroke-width: 1.1; opacity: .55; }
-svg .frame { fill: none; stroke: var(--ask); stroke-width: 1.8; rx: 4px; }
+.german b { color: var(--data); }
 table { border-collapse: collapse; width: 100%; font-size: 15.5px; margin: 18px 0 10px; }
 th, td { padding: 7px 12px 7px 0; text-align: left; border-bottom: 1px solid var(--line); }
 th { color: var(--quiet); font-weight: 500; font-size: 14px; vertical-align: bottom; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-td.main { font-weight: 700; color: var(--deep); }
+td.main { font-weight: 700; color: var(--accent); }
 tr.part td { font-weight: 700; padding-top: 20px; }
-td.changed { color: var(--deep); font-weight: 700; }
+td.changed { color: var(--accent); font-weight: 700; }
 li { margin: 10px 0; }
-code { background: var(--code); border-radius: 5px; padding: 1px 6px; font-size: .9em; }
+code { background: var(--sunk); border-radius: 5px; padding: 1px 6px; font-size: .9em; }
 pre {
-  background: var(--code); border-radius: 10px; padding: 11px 16px; margin: 4px 0 18px;
+  background: var(--sunk); border-radius: 10px; padding: 11px 16px; margin: 4px 0 18px;
   overflow-x: auto; font-size: 14px; line-height: 1.5;
 }
 pre code { background: none; padding: 0; font-size: inherit; }
@@ -98,7 +75,7 @@ footer { margin-top: 70px; padding-top: 18px; border-top: 1px solid var(--line);
 
 
 def shell(title: str, parts: Sequence[str], lang: str, style: str = "") -> str:
-    """The whole page of these parts of HTML; `lang` is the language that it opens in."""
+    """Return the page with these parts of HTML; `lang` is the language that it opens in."""
     checked = {one: " checked" if one == lang else "" for one in ("zh", "en")}
     return f"""<!doctype html>
 <html lang="{lang}">
@@ -106,7 +83,7 @@ def shell(title: str, parts: Sequence[str], lang: str, style: str = "") -> str:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)} · Glasshead</title>
-<style>{STYLE}{style}</style>
+<style>{css_variables()}{STYLE}{style}</style>
 </head>
 <body>
 <input class="choice" type="radio" name="lang" id="show-zh"{checked["zh"]}>

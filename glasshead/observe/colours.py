@@ -1,6 +1,8 @@
-"""Colours for weights: one hue from paper to ink, as even to the eye as it can be made.
+"""The one table of colours, and scales from weights to colours.
 
-Colours are given by a few stops and blended in OKLab, where equal steps look equal.
+Pictures, the page and the lab's reports use this table; `page/colour_files.py` writes it as the CSS
+and the JavaScript of the page. Weights go from paper to ink in one hue, given by a few stops and
+blended in OKLab, where equal steps look equal.
 """
 
 import math
@@ -12,14 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "INK",
-    "PAPER",
-    "QUIET",
+    "COLOURS",
+    "DIVERGING",
+    "SEQUENTIAL",
     "Kind",
     "Scale",
+    "Theme",
+    "cell_colours",
     "full_bar",
     "hex_of",
-    "painted",
     "palette",
     "three",
 ]
@@ -27,16 +30,26 @@ __all__ = [
 Kind = Literal["linear", "log", "ratio"]
 Theme = Literal["light", "dark"]
 
-PAPER: dict[Theme, str] = {"light": "#fcfbf8", "dark": "#15171b"}
-INK: dict[Theme, str] = {"light": "#22262e", "dark": "#e4e6ea"}
-QUIET: dict[Theme, str] = {"light": "#7a7f89", "dark": "#8e949f"}
-
-_SEQUENTIAL: dict[Theme, tuple[str, ...]] = {
+COLOURS: dict[Theme, dict[str, str]] = {
+    "light": {
+        "paper": "#fcfbf8", "panel": "#ffffff", "sunk": "#f4f2ec", "raised": "#ffffff",
+        "ink": "#22262e", "quiet": "#6b707a", "label": "#7a7f89", "line": "#e4e1d9",
+        "accent": "#c0431f", "on-accent": "#ffffff", "tint": "#fbeee8", "data": "#1f4f88",
+        "good": "#23734a", "bad": "#b3261e",
+    },
+    "dark": {
+        "paper": "#15171b", "panel": "#1b1e23", "sunk": "#101216", "raised": "#2c3139",
+        "ink": "#e4e6ea", "quiet": "#9299a4", "label": "#8e949f", "line": "#2f343c",
+        "accent": "#ff9066", "on-accent": "#2a120a", "tint": "#33221c", "data": "#93c0ec",
+        "good": "#7fd1a2", "bad": "#ff9a90",
+    },
+}  # fmt: skip
+SEQUENTIAL: dict[Theme, tuple[str, ...]] = {
     "light": ("#f4f2ec", "#cfdcea", "#8fb1d3", "#4a7fb5", "#1f4f88", "#0e2a54"),
     "dark": ("#1d2026", "#21364f", "#2b5a8c", "#4f8cc9", "#93c0ec", "#e6f3ff"),
 }
-# Below as often as by chance: earth. Above: the ink of all other pictures.
-_DIVERGING: dict[Theme, tuple[str, ...]] = {
+# Less than equal attention: earth. More: the ink of all other pictures.
+DIVERGING: dict[Theme, tuple[str, ...]] = {
     "light": ("#dbbd94", "#ecdcc4", "#f4f2ec", "#8fb1d3", "#0e2a54"),
     "dark": ("#54432f", "#3a3128", "#1d2026", "#2b6aa8", "#e6f3ff"),
 }
@@ -93,17 +106,20 @@ class Scale:
 @lru_cache
 def palette(kind: Kind, theme: Theme = "light") -> NDArray[np.uint8]:
     """(256, 3) red, green and blue of each shade."""
-    stops = (_DIVERGING if kind == "ratio" else _SEQUENTIAL)[theme]
+    stops = (DIVERGING if kind == "ratio" else SEQUENTIAL)[theme]
     points = np.array([_oklab(stop) for stop in stops])
     places = np.linspace(0, len(stops) - 1, 256)
     blended = [np.interp(places, np.arange(len(stops)), points[:, axis]) for axis in range(3)]
     return _rgb(np.stack(blended, axis=1))
 
 
-def painted(values: Any, shades: NDArray[np.uint8], kind: Kind) -> NDArray[np.uint8]:
-    """(..., 3) the colours on light paper; where there is no number, the paper itself."""
-    rgb = palette(kind)[shades]
-    rgb[np.isnan(np.asarray(values))] = np.frombuffer(bytes.fromhex(PAPER["light"][1:]), np.uint8)
+def cell_colours(
+    values: Any, shades: NDArray[np.uint8], kind: Kind, theme: Theme = "light"
+) -> NDArray[np.uint8]:
+    """(..., 3) the colours of cells; where there is no number, that of the paper."""
+    rgb = palette(kind, theme)[shades]
+    paper = bytes.fromhex(COLOURS[theme]["paper"][1:])
+    rgb[np.isnan(np.asarray(values))] = np.frombuffer(paper, np.uint8)
     return rgb
 
 

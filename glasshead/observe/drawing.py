@@ -14,7 +14,7 @@ from glasshead.observe.colours import Kind, Scale, full_bar, three
 from glasshead.observe.picture import Sheet
 from glasshead.observe.view import Map
 
-__all__ = ["CellGrid", "Drawing", "LabelledBar", "Strip", "Write", "layout"]
+__all__ = ["CellGrid", "Drawing", "LabelledBar", "Outline", "Strip", "Write", "layout"]
 
 MARGIN = 32
 LABEL = 26  # cells: a longer name is cut
@@ -61,6 +61,14 @@ class LabelledBar:
 
 
 @dataclass(frozen=True)
+class Outline:
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True)
 class Strip:
     """The colours of a scale, from left to right."""
 
@@ -76,7 +84,7 @@ class Drawing:
     title: str
     width: float = 0
     height: float = 0
-    items: list[Write | CellGrid | LabelledBar | Strip] = field(default_factory=list)
+    items: list[Write | CellGrid | LabelledBar | Outline | Strip] = field(default_factory=list)
 
     def write(self, x: float, y: float, text: str, **how: object) -> None:
         line = Write(x, y, text, **how)  # type: ignore[arg-type]
@@ -91,13 +99,14 @@ class Drawing:
 
 def layout(sheet: Sheet) -> Drawing:
     drawing = Drawing(sheet.title, width=360)
-    y = MARGIN + 8.0
-    drawing.write(MARGIN, y, sheet.title, size=17, bold=True)
-    y += 10
+    y = float(MARGIN)
+    if sheet.title:
+        drawing.write(MARGIN, y + 8, sheet.title, size=17, bold=True)
+        y += 18
     for note in sheet.notes:
         y += 18
         drawing.write(MARGIN, y, note, size=12, tone="quiet")
-    y += 26
+    y += 26 if sheet.title else 0
     match sheet.kind:
         case "grid":
             _grid(drawing, sheet, y)
@@ -142,8 +151,10 @@ def _map(drawing: Drawing, sheet: Sheet, top: float) -> None:
     )  # fmt: skip
     for i, name in enumerate(rows):
         drawing.write(left - 8, top + (i + 0.5) * cell, name, size=size, anchor="end")
+    _outline(drawing, sheet, left, top, cell, cell, gap)
     drawing.fit(left + C * cell, top + R * cell)
-    _legend(drawing, sheet, scale, left, top + R * cell + 22)
+    if sheet.unit:
+        _legend(drawing, sheet, scale, left, top + R * cell + 22)
 
 
 def _top_labels(
@@ -229,7 +240,16 @@ def _heat(drawing: Drawing, sheet: Sheet, top: float) -> None:
             if value == value:
                 drawing.write(left + (j + 0.5) * wide, y, three(value), size=11, anchor="middle",
                               tone="paper" if shades[i, j] > 120 else "ink")  # fmt: skip
+    _outline(drawing, sheet, left, top, wide, high, 1.5)
     drawing.fit(left + len(cols) * wide, top + len(rows) * high)
+
+
+def _outline(
+    drawing: Drawing, sheet: Sheet, left: float, top: float, wide: float, high: float, gap: float
+) -> None:
+    for row, col in sorted(sheet.marks):
+        place = (left + col * wide, top + row * high, wide - gap, high - gap)
+        drawing.items.append(Outline(*place))
 
 
 def _legend(drawing: Drawing, sheet: Sheet, scale: Scale, x: float, y: float) -> None:

@@ -33,7 +33,8 @@ class Sheet:
     lang: Language = "en"
     # Of a grid: a row for each layer, with its name; which of the maps stand in it.
     layers: list[tuple[str, list[int]]] = field(default_factory=list)
-    unit: str = ""
+    unit: str = ""  # of the numbers; without one there is no legend
+    marks: frozenset[tuple[int, int]] = frozenset()  # (row, column) of cells to outline
 
 
 def head_sheet(view: View, head: Head, lang: Language = "en") -> Sheet:
@@ -96,10 +97,13 @@ def save(sheet: Sheet, path: str | Path) -> None:
     """Write the picture as an SVG, or as a PNG if the suffix is any other."""
     path = Path(path)
     if path.suffix.lower() == ".svg":
-        from glasshead.observe.picture_svg import svg as draw
+        from glasshead.observe.picture_svg import svg
+
+        write_file(path, svg(sheet))
     else:
-        from glasshead.observe.picture_png import png as draw
-    write_file(path, draw(sheet))
+        from glasshead.observe.picture_png import png
+
+        write_file(path, png(sheet))
 
 
 def write_file(path: Path, data: bytes) -> None:

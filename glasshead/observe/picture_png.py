@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 
 from glasshead.errors import InputError
-from glasshead.observe.colours import INK, PAPER, QUIET, painted, palette
-from glasshead.observe.drawing import CellGrid, Drawing, LabelledBar, Strip, Write, layout
+from glasshead.observe.colours import COLOURS, cell_colours, palette
+from glasshead.observe.drawing import CellGrid, Drawing, LabelledBar, Outline, Strip, Write, layout
 from glasshead.observe.picture import Sheet
-from glasshead.observe.picture_svg import BAR
+from glasshead.observe.picture_svg import BAR, tones
 
 __all__ = ["png"]
 
 DPI = 100  # at which a pixel of the layout is a pixel
 SHARP = 2
 MAX_SIDE = 2**15  # pixels of the picture: what can be painted
-TONES = {"ink": INK["light"], "quiet": QUIET["light"], "paper": PAPER["light"]}
+PAPER = COLOURS["light"]["paper"]
 
 
 def png(sheet: Sheet) -> bytes:
@@ -28,7 +28,7 @@ def png(sheet: Sheet) -> bytes:
     drawing = layout(sheet)
     sharp = min(SHARP, MAX_SIDE / max(drawing.width, drawing.height))
     with matplotlib.rc_context({"font.family": _families(drawing), "axes.unicode_minus": False}):
-        figure = Figure((drawing.width / DPI, drawing.height / DPI), facecolor=PAPER["light"])
+        figure = Figure((drawing.width / DPI, drawing.height / DPI), facecolor=PAPER)
         axes: Any = figure.add_axes((0, 0, 1, 1))
         axes.set_axis_off()
         axes.set(xlim=(0, drawing.width), ylim=(drawing.height, 0), autoscale_on=False)
@@ -41,6 +41,12 @@ def png(sheet: Sheet) -> bytes:
                 case LabelledBar():
                     axes.barh(item.y + item.height / 2, item.width, item.height, left=item.x,
                               color=BAR)  # fmt: skip
+                case Outline():
+                    axes.plot(
+                        np.array([0, 1, 1, 0, 0]) * item.width + item.x,
+                        np.array([0, 0, 1, 1, 0]) * item.height + item.y,
+                        color=COLOURS["light"]["accent"], linewidth=2 * 72 / DPI,
+                    )  # fmt: skip
                 case Strip():
                     _paint(axes, palette(item.kind)[None], item.x, item.y, item.width, item.height)
         picture = io.BytesIO()
@@ -71,7 +77,7 @@ def _families(drawing: Drawing) -> list[str]:
 def _write(axes: Any, item: Write) -> None:
     anchors = {"start": "left", "middle": "center", "end": "right"}
     axes.text(
-        item.x, item.y, item.text, fontsize=item.size * 72 / DPI, color=TONES[item.tone],
+        item.x, item.y, item.text, fontsize=item.size * 72 / DPI, color=tones("light")[item.tone],
         ha=anchors[item.anchor], va="center" if not item.angle else "bottom",
         rotation=item.angle, rotation_mode="anchor" if item.angle != 90 else "default",
         parse_math=False,
@@ -81,10 +87,10 @@ def _write(axes: Any, item: Write) -> None:
 def _block(axes: Any, block: CellGrid) -> None:
     R, C = block.shades.shape
     wide, high = C * block.width, R * block.height
-    rgb = painted(block.map.values, block.shades, block.kind)
+    rgb = cell_colours(block.map.values, block.shades, block.kind)
     _paint(axes, rgb, block.x, block.y, wide, high)
     if block.gap:
-        lines = {"color": PAPER["light"], "linewidth": block.gap * 72 / DPI}
+        lines = {"color": PAPER, "linewidth": block.gap * 72 / DPI}
         across = block.x + np.arange(C + 1) * block.width
         axes.vlines(across, block.y, block.y + high, **lines)
         axes.hlines(block.y + np.arange(R + 1) * block.height, block.x, block.x + wide, **lines)

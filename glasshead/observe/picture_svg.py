@@ -7,68 +7,87 @@ from html import escape
 
 import numpy as np
 
-from glasshead.observe.colours import INK, PAPER, QUIET, hex_of, painted, palette
-from glasshead.observe.drawing import CellGrid, Drawing, LabelledBar, Strip, Write, layout, number
+from glasshead.observe.colours import COLOURS, SEQUENTIAL, Theme, cell_colours, hex_of, palette
+from glasshead.observe.drawing import (
+    CellGrid,
+    Drawing,
+    LabelledBar,
+    Outline,
+    Strip,
+    Write,
+    layout,
+    number,
+)
 from glasshead.observe.picture import Sheet
 
-__all__ = ["FONTS", "svg"]
+__all__ = ["BAR", "FONTS", "svg", "tones"]
 
 FONTS = (
     "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', 'PingFang SC', 'Hiragino Sans GB', "
     "'Microsoft YaHei', 'Noto Sans CJK SC', 'Source Han Sans SC', sans-serif"
 )
-TONES = {"ink": INK["light"], "quiet": QUIET["light"], "paper": PAPER["light"]}
-BAR = "#4a7fb5"
+BAR = SEQUENTIAL["light"][3]
 
 
-def svg(sheet: Sheet) -> bytes:
-    return "\n".join(_lines(layout(sheet))).encode()
+def svg(sheet: Sheet, theme: Theme = "light") -> bytes:
+    return "\n".join(_lines(layout(sheet), theme)).encode()
 
 
-def _lines(drawing: Drawing) -> Iterator[str]:
+def tones(theme: Theme) -> dict[str, str]:
+    colours = COLOURS[theme]
+    return {"ink": colours["ink"], "quiet": colours["label"], "paper": colours["paper"]}
+
+
+def _lines(drawing: Drawing, theme: Theme) -> Iterator[str]:
     width, height = round(drawing.width), round(drawing.height)
     yield (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" font-family="{FONTS}">'
     )
     yield f"<title>{escape(drawing.title)}</title>"
-    yield f'<rect width="100%" height="100%" fill="{PAPER["light"]}"/>'
+    yield f'<rect width="100%" height="100%" fill="{COLOURS[theme]["paper"]}"/>'
     for item in drawing.items:
         match item:
             case Write():
-                yield _text(item)
+                yield _text(item, theme)
             case CellGrid(named=True):
-                yield from _cells(item)
+                yield from _cells(item, theme)
             case CellGrid():
-                yield _image(item)
+                yield _image(item, theme)
             case LabelledBar():
                 yield (
                     f'<rect x="{item.x:g}" y="{item.y:g}" width="{item.width:.2f}" '
                     f'height="{item.height:g}" rx="2" fill="{BAR}">'
                     f"<title>{escape(item.text)}</title></rect>"
                 )
+            case Outline():
+                yield (
+                    f'<rect x="{item.x:g}" y="{item.y:g}" width="{item.width:g}" '
+                    f'height="{item.height:g}" rx="2" fill="none" '
+                    f'stroke="{COLOURS[theme]["accent"]}" stroke-width="2"/>'
+                )
             case Strip():
-                yield from _strip(item)
+                yield from _strip(item, theme)
     yield "</svg>\n"
 
 
-def _text(item: Write) -> str:
+def _text(item: Write, theme: Theme) -> str:
     turned = f' transform="rotate({-item.angle:g} {item.x:.2f} {item.y:.2f})"' * bool(item.angle)
     bold = ' font-weight="600"' * item.bold
     return (
         f'<text x="{item.x:.2f}" y="{item.y:.2f}" font-size="{item.size:g}" dy="0.35em" '
-        f'text-anchor="{item.anchor}" fill="{TONES[item.tone]}"{bold}{turned}>'
+        f'text-anchor="{item.anchor}" fill="{tones(theme)[item.tone]}"{bold}{turned}>'
         f"{escape(item.text)}</text>"
     )
 
 
-def _cells(block: CellGrid) -> Iterator[str]:
+def _cells(block: CellGrid, theme: Theme) -> Iterator[str]:
     """Rectangles for what is not zero, on one for all that is; of ratios, for all there are."""
     R, C = block.shades.shape
-    colours, gap = palette(block.kind), block.gap
+    colours, gap = palette(block.kind, theme), block.gap
     rows = block.map.rows or [str(i) for i in range(R)]
     cols = block.map.cols or [str(j) for j in range(C)]
-    base = PAPER["light"] if block.kind == "ratio" else hex_of(colours[0])
+    base = COLOURS[theme]["paper"] if block.kind == "ratio" else hex_of(colours[0])
     yield (
         f'<rect x="{block.x:g}" y="{block.y:g}" width="{C * block.width:g}" '
         f'height="{R * block.height:g}" fill="{base}"/>'
@@ -87,12 +106,13 @@ def _cells(block: CellGrid) -> Iterator[str]:
     yield "</g>"
 
 
-def _image(block: CellGrid) -> str:
+def _image(block: CellGrid, theme: Theme) -> str:
     from matplotlib.image import imsave
 
     R, C = block.shades.shape
     data = io.BytesIO()
-    imsave(data, painted(block.map.values, block.shades, block.kind), format="png")
+    colours = cell_colours(block.map.values, block.shades, block.kind, theme)
+    imsave(data, colours, format="png")
     return (
         f'<image x="{block.x:g}" y="{block.y:g}" width="{C * block.width:g}" '
         f'height="{R * block.height:g}" preserveAspectRatio="none" '
@@ -102,8 +122,8 @@ def _image(block: CellGrid) -> str:
     )
 
 
-def _strip(item: Strip) -> Iterator[str]:
-    colours = palette(item.kind)
+def _strip(item: Strip, theme: Theme) -> Iterator[str]:
+    colours = palette(item.kind, theme)
     yield '<linearGradient id="strip">'
     for share in np.linspace(0, 1, 9):
         yield f'<stop offset="{share:g}" stop-color="{hex_of(colours[round(share * 255)])}"/>'

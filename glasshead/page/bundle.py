@@ -141,7 +141,8 @@ def _variable(path: str) -> str:
 
 
 def _styles() -> str:
-    files = [WEB / "style.css", *sorted((WEB / "views").iterdir(), key=lambda file: file.name)]
+    views = sorted((WEB / "views").iterdir(), key=lambda file: file.name)
+    files = [WEB / "colours.css", WEB / "style.css", *views]
     return "\n".join(file.read_text("utf-8") for file in files if file.name.endswith(".css"))
 
 

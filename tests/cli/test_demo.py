@@ -91,6 +91,7 @@ def test_the_page_is_whole_in_both_languages_and_loads_nothing(ran):
     assert page.loads == []
     for word in ("http", "url(", "@import", "<script"):
         assert word not in html
+    assert html.count("<svg") == 2 * html.count("<figure")  # each once light and once dark
     said = " ".join(page.said)
     assert "全部实情" in said
     assert "The whole truth" in said

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from glasshead.errors import InputError
 from glasshead.observe import picture_png
-from glasshead.observe.colours import PAPER, Scale, palette
+from glasshead.observe.colours import COLOURS, Scale, palette
 from glasshead.observe.fonts import chinese_font
 from glasshead.observe.picture import (
     grid_sheet,
@@ -213,7 +213,7 @@ def test_a_recording_looks_the_same_from_its_file(seen, tmp_path):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_more_weight_is_always_further_from_the_paper(theme):
-    paper = int(PAPER[theme][1:3], 16)
+    paper = int(COLOURS[theme]["paper"][1:3], 16)
     brightness = palette("linear", theme).astype(float) @ [0.3, 0.6, 0.1]
     steps = np.diff(np.abs(brightness - paper))
     assert (steps >= -0.75).all()  # rounding to whole numbers

@@ -50,7 +50,7 @@ figure img { display: block; width: 100%; height: auto; }
 figure { background: #ffffff; padding: 14px; }
 table.all td { vertical-align: top; }
 table.all a { color: inherit; text-decoration-color: var(--line); text-underline-offset: 4px; }
-.note { border-left: 3px solid var(--heat); padding: 2px 0 2px 18px; margin: 18px 0; }
+.note { border-left: 3px solid var(--accent); padding: 2px 0 2px 18px; margin: 18px 0; }
 .note p { margin: 4px 0; }
 details { margin: 12px 0; }
 summary { cursor: pointer; color: var(--quiet); }

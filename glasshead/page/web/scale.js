@@ -1,27 +1,11 @@
-// From numbers to colours: the ramps of glasshead/observe/colours.py, blended in OKLab.
+// From numbers to colours: the stops of colours.js, blended in OKLab.
 //
 //   const scale = Scale.of(values, cols, "linear")      "linear", "log" or "ratio"
 //   scale.shade(0.3)      0 to 255
 //   scale.colour(0.3)     "rgb(…)"        scale.colour(NaN)     the paper
 
-const SEQUENTIAL = {
-  light: ["#f4f2ec", "#cfdcea", "#8fb1d3", "#4a7fb5", "#1f4f88", "#0e2a54"],
-  dark: ["#1d2026", "#21364f", "#2b5a8c", "#4f8cc9", "#93c0ec", "#e6f3ff"],
-};
-const DIVERGING = {
-  light: ["#dbbd94", "#ecdcc4", "#f4f2ec", "#8fb1d3", "#0e2a54"],
-  dark: ["#54432f", "#3a3128", "#1d2026", "#2b6aa8", "#e6f3ff"],
-};
-const COLOURS = {
-  light: {
-    paper: "#fcfbf8", panel: "#ffffff", ink: "#22262e", quiet: "#6b707a", line: "#e4e1d9",
-    accent: "#c0431f", data: "#1f4f88",
-  },
-  dark: {
-    paper: "#15171b", panel: "#1b1e23", ink: "#e4e6ea", quiet: "#9299a4", line: "#2f343c",
-    accent: "#ff9066", data: "#93c0ec",
-  },
-};
+import { COLOURS, DIVERGING, SEQUENTIAL } from "./colours.js";
+
 const DECADES = 4;
 const OCTAVES = 4;
 
@@ -32,7 +16,7 @@ export function theme() {
   return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 }
 
-/** What painters need; the same as the variables of style.css.
+/** What painters need; the same as the variables of colours.css.
  * @returns {Colours}
  */
 export function colours(which = theme()) {
