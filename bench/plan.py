@@ -3,11 +3,10 @@
     python -m bench.plan [--device cuda] [--only 6x384] [--compile] [--rounds 7]
 
 Each setting is trained for a few steps as `glasshead train` does it, writes some tokens, and is
-looked into. `probed` is the plan with the speeds of this machine's parts (products, attention,
-memory, calls), timed by themselves; `sheet` the plan from the data sheet, where there is one for
-the device. Ratios are expected / measured. A machine that others share is never twice the same, so
-everything is measured and probed in turn, some rounds of both, and the round whose ratio is the
-middle one is shown.
+observed. `probed` is the plan for a device with the matrix and memory speed that are measured here;
+`sheet` the plan from the data sheet, where there is one for the device. Ratios are expected /
+measured. Other programs may slow down this machine, so everything is measured and probed in turn
+for several rounds, and the round with the median ratio is shown.
 """
 
 import argparse
@@ -20,22 +19,22 @@ settle_half_precision()  # before torch computes anything
 
 import torch  # noqa: E402
 
-from glasshead.lab.plan.measuring import Compared, generating, observing_heads, training  # noqa: E402
-from glasshead.lab.plan.plans import Wanted  # noqa: E402
+from glasshead.lab.plan.measuring import Comparison, generating, observing_heads, training  # noqa: E402
+from glasshead.lab.plan.plans import Scenario  # noqa: E402
 from glasshead.lab.plan.shapes import find_shape  # noqa: E402
 from glasshead.lab.plan.tables import amount, duration  # noqa: E402
 
 MODERN = {"positions": "rotary", "norm": "rms", "bias": False, "head_bias": False}
 
 
-def settings(cuda: bool) -> dict[str, tuple[str, Wanted]]:
+def settings(cuda: bool) -> dict[str, tuple[str, Scenario]]:
     """Return what each setting measures ("tgo": train, generate, observe), and the setting."""
     gpu = "h200" if cuda else "cpu"
 
-    def wanted(base: str | None, batch_size: int, texts: int = 1, **shape: object) -> Wanted:
+    def wanted(base: str | None, batch_size: int, texts: int = 1, **shape: object) -> Scenario:
         optimizer = str(shape.pop("optimizer", "adamw"))
         config = find_shape(base, shape)
-        return Wanted(
+        return Scenario(
             config, gpu=gpu, batch_size=batch_size, texts=texts, optimizer=optimizer, compiled=False
         )
 
@@ -63,7 +62,7 @@ def settings(cuda: bool) -> dict[str, tuple[str, Wanted]]:
 PARTS = {"t": training, "g": generating, "o": observing_heads}
 
 
-def line(name: str, found: Compared) -> str:
+def line(name: str, found: Comparison) -> str:
     show = duration if found.unit == "s" else (lambda n: amount(n, "B"))
     cells = [name, found.what, show(found.measured), show(found.probed), f"{found.ratio:.2f}"]
     if found.sheet is not None:
@@ -90,7 +89,7 @@ def main() -> None:
         if args.only not in (None, name):
             continue
         if args.compile:
-            wanted, parts = Wanted(**{**vars(wanted), "compiled": True}), parts.strip("go")
+            wanted, parts = Scenario(**{**vars(wanted), "compiled": True}), parts.strip("go")
         for part in parts:
             torch.manual_seed(0)
             try:

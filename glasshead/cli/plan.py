@@ -8,8 +8,8 @@ from glasshead.cli.flags import flags_of, with_flags
 from glasshead.cli.terminal import Language, console, language
 
 if TYPE_CHECKING:
-    from glasshead.lab.plan.measuring import Compared
-    from glasshead.lab.plan.plans import Wanted
+    from glasshead.lab.plan.measuring import Comparison
+    from glasshead.lab.plan.plans import Scenario
 
 __all__ = ["plan"]
 
@@ -76,17 +76,17 @@ def plan(
     Speeds are what the data sheet promises times the share that programs get of it; --measure
     takes the speeds of this machine instead and tells how well the plan does.
     """
-    from dataclasses import fields
+    from dataclasses import asdict, fields
 
     from glasshead.lab.plan.layout import Layout
-    from glasshead.lab.plan.plans import Wanted, make_plan
-    from glasshead.lab.plan.plans import as_json as data
+    from glasshead.lab.plan.plans import Scenario, make_plan
+    from glasshead.lab.plan.plans import as_json as plan_as_json
     from glasshead.lab.plan.shapes import find_shape
     from glasshead.model.gpt import GPTConfig
 
     given = {name: value for name, value in flags.items() if value is not None}
     shape = {f.name for f in fields(GPTConfig)}
-    wanted = Wanted(
+    scenario = Scenario(
         find_shape(model, {name: value for name, value in given.items() if name in shape}),
         gpu=gpu,
         layout=Layout(gpus, parallel, tensor, context),
@@ -95,26 +95,27 @@ def plan(
         texts=texts,
         **{name: value for name, value in given.items() if name in _PLANNED},
     )
-    found = _measured(wanted) if measure else []
-    made, out = make_plan(wanted), console()
+    found = _measure(scenario) if measure else []
+    made, out = make_plan(scenario), console()
     if as_json:
         import json
-        from dataclasses import asdict
 
-        told = {**data(made), **({"measured": [asdict(one) for one in found]} if measure else {})}
-        print(json.dumps(told, ensure_ascii=out.options.ascii_only, allow_nan=False))
+        data = plan_as_json(made)
+        if measure:
+            data["measured"] = [asdict(one) for one in found]
+        print(json.dumps(data, ensure_ascii=out.options.ascii_only, allow_nan=False))
         return
-    from glasshead.lab.plan import tables
+    from glasshead.lab.plan.tables import measurement_table, plan_tables
 
     words = lang.value if lang else language()
-    for part in tables.tables(made, words):
-        out.print(part)
+    parts = [*plan_tables(made, words)]
     if measure:
-        for part in tables.measured(found, gpu if gpu == "cpu" else "cuda", words):
-            out.print(part)
+        parts += measurement_table(found, gpu if gpu == "cpu" else "cuda", words)
+    for part in parts:
+        out.print(part)
 
 
-def _measured(wanted: "Wanted") -> list["Compared"]:
+def _measure(scenario: "Scenario") -> list["Comparison"]:
     from glasshead.errors import ConfigError
     from glasshead.machine import settle_half_precision
 
@@ -122,8 +123,8 @@ def _measured(wanted: "Wanted") -> list["Compared"]:
     from glasshead.lab.plan.measuring import compare
     from glasshead.machine import pick_device
 
-    if wanted.layout.gpus > 1:
+    if scenario.layout.gpus > 1:
         raise ConfigError(
-            f"--measure runs on one device, not on {wanted.layout.gpus}", hint="leave --gpus out"
+            f"--measure runs on one device, not on {scenario.layout.gpus}", hint="leave --gpus out"
         )
-    return compare(wanted, pick_device("cpu" if wanted.gpu == "cpu" else "cuda"))
+    return compare(scenario, pick_device("cpu" if scenario.gpu == "cpu" else "cuda"))

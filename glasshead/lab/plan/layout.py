@@ -1,24 +1,22 @@
-"""How a model is spread over GPUs, and what they tell each other.
+"""Spread a model over GPUs.
 
-    data      each GPU has its own sequences; ddp keeps whole copies of the model, fsdp shards of it
+    data      each GPU has its own sequences; ddp keeps copies of the model, fsdp shards of it
     tensor    GPUs share each matrix: columns of qkv, gate and up; rows of out and down
-    context   GPUs share each sequence; keys and values go round
+    context   GPUs share each sequence, and send each other its keys and values
 
-Ranks count through the tensor group first, then through context, then through data, so that
-those who talk most are in one node.
+Ranks count through the tensor group first, then context, then data, so that those that send most
+are in one node.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from glasshead.errors import ConfigError, did_you_mean
-from glasshead.lab.plan.devices import LINK, Device
 from glasshead.model.gpt import GPTConfig
 from glasshead.model.layers import ff_width
 
-__all__ = ["Collective", "Layout", "collective"]
+__all__ = ["Layout"]
 
 WAYS = ("ddp", "fsdp")
-WAIT = 10e-6  # seconds until a collective gets going, for each doubling of the group
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Layout:
 
     @property
     def data(self) -> int:
-        """Groups of GPUs that have sequences of their own."""
+        """Groups of GPUs with sequences of their own."""
         return self.gpus // (self.tensor * self.context)
 
     @property
@@ -54,9 +52,27 @@ class Layout:
         return self.data * self.context
 
     @property
+    def sharded(self) -> bool:
+        return self.parallel == "fsdp" and self.replicas > 1
+
+    @property
     def shards(self) -> int:
-        """Parts into which the model's state is cut, besides its matrices."""
-        return self.replicas if self.parallel == "fsdp" else 1
+        """Parts of the training state of what the tensor group leaves to one GPU."""
+        return self.replicas if self.sharded else 1
+
+    def part_of(self, config: GPTConfig) -> GPTConfig:
+        """Return the shape of the part of the model that one GPU of a tensor group has."""
+        c, n = config, self.tensor
+        if n == 1:
+            return c
+        return replace(
+            c,
+            n_heads=c.n_heads // n,
+            n_kv_heads=(c.n_kv_heads or c.n_heads) // n,
+            d_head=c.d_head or c.d_model // c.n_heads,
+            d_ff=ff_width(c) // n,
+            vocab_size=-(-c.vocab_size // n),
+        )
 
     def check(self, config: GPTConfig, batch_size: int) -> None:
         if batch_size < self.data:
@@ -76,43 +92,3 @@ class Layout:
                     f"{name} ({value}) cannot be shared evenly by {degree} ({way})",
                     hint=f"--{way} 1, or one that divides {value}",
                 )
-
-
-@dataclass(frozen=True)
-class Collective:
-    """One kind of message, as often as a step needs it."""
-
-    name: str
-    what: str
-    count: int  # in a step
-    bytes: float  # that each GPU sends in a step, in all; or gets, where one has more than others
-    group: int
-    seconds: float  # in a step, were nothing computed meanwhile
-
-
-# How often each GPU sends what the whole group has (or the sum of it), around a ring; or, to each
-# other its own part, what it has itself.
-TRIPS = {"all-reduce": 2, "all-gather": 1, "reduce-scatter": 1, "all-to-all": 1}
-
-
-def collective(
-    name: str, what: str, count: int, size: float, group: int, near: int, device: Device
-) -> Collective:
-    """`count` collectives on tensors of `size` bytes, in groups with `near` members in a node.
-
-    A ring through several nodes leaves each through the ports of the group's members there, all
-    at once: eight members of a node send eight times what one does. From all to all each has its
-    own port alone.
-
-    >>> from glasshead.lab.plan.devices import DEVICES
-    >>> collective("all-gather", "params", 1, 16e9, 64, 8, DEVICES["h100"]).bytes / 1e9
-    15.75
-    """
-    sent = TRIPS[name] * size * (group - 1) / group
-    if name == "all-to-all":
-        parts = (near - 1) / device.link, (group - near) / device.network
-        takes = size / group * max(parts)
-    else:
-        takes = sent / (device.link if near >= group else min(device.link, near * device.network))
-    wait = WAIT * (group - 1).bit_length()
-    return Collective(name, what, count, count * sent, group, count * (takes / LINK + wait))

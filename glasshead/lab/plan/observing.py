@@ -1,121 +1,94 @@
-"""What it costs to look at every head of a text while a model reads it."""
+"""Plan how every head of a text is measured while a model reads it."""
 
 from dataclasses import dataclass
 
 import torch
 
-from glasshead.lab.plan.devices import Device, Rates
-from glasshead.lab.plan.operations import Setting, operations, pairs
-from glasshead.lab.plan.shapes import Counts
-from glasshead.lab.plan.training import seconds_by_kind, waited_for_python
+from glasshead.lab.plan.counting import Target, count_reading, pairs
+from glasshead.lab.plan.devices import Device
+from glasshead.lab.plan.shapes import count
 from glasshead.model.gpt import GPTConfig
 from glasshead.observe.lags import lag_starts
 from glasshead.observe.statistics import OVERVIEW, cell_side
 from glasshead.observe.tile_engine import BAND, ROWS
 
-__all__ = ["ObservingPlan", "look_seconds", "plan_observing", "statistics_bytes"]
+__all__ = ["ObservingPlan", "plan_observing", "statistics_bytes"]
 
-TOP = 8  # strongest keys of a row, as `observing` keeps them unless told otherwise
+TOP = 8  # strongest keys of a row, as `observing` keeps them by default
 ROW_NUMBERS = 8  # lse, sum, entropy, concentration, distance; weight on itself, previous, first
-# What the engine on a GPU holds besides while it measures a layer: for each row of a head, from
-# 128K tokens on an H200, and at most so much for candidates of the strongest keys.
-ROW_WORK, CANDIDATES = 200, 2**28
-# Calls of torch for each layer, to measure it and, with a model, to check it: where programs are
-# through at once, they are the time.
-CALLS, CHECKS = 350, 75
-TABLES = 10  # times that a GPU goes over the overview of a head: from 64 texts at a time
-OWN_LSE = 0.78  # of the sweep's time, where the model has not said it: `observe` without a model
+# Bytes that a GPU needs besides to measure a layer: for each row of a head; for candidates of the
+# strongest keys of a row, and at most.
+ROW_WORK, CANDIDATES, MOST_CANDIDATES = 200, 512, 2**28
+CALLS = 425  # of torch for each layer, to measure it and to check the result
+# Operations for one pair of query and key, in a head of any width and for each of its dimensions.
+PAIR, PAIR_WIDTH = 295.0, 3.1
 
 
 @dataclass(frozen=True)
 class ObservingPlan:
     tokens: int
     pairs: int  # of query and key, of all heads
-    weights: float  # bytes that all of them would take in float32, were they kept
+    weights: float  # bytes of all attention weights in float32, which are not stored
     memory: dict[str, float]  # bytes, by kind
     peak: float
-    forward: float  # seconds that the model alone takes
-    look: float  # seconds that looking adds
-
-    @property
-    def tokens_per_s(self) -> float:
-        return self.tokens / (self.forward + self.look)
+    forward: float  # seconds of the model alone
+    look: float  # seconds that measuring adds
+    tokens_per_s: float
 
 
-def plan_observing(
-    config: GPTConfig,
-    counts: Counts,
-    device: Device,
-    *,
-    itemsize: int = 2,
-    rates: Rates | None = None,
-) -> ObservingPlan:
-    """One text of max_len, `observing(model, keep="statistics")`."""
-    rates = rates or device.rates(itemsize)
-    T, L, on_gpu = config.max_len, config.n_layers, device.name != "cpu"
-    s = Setting(config, B=1, T=T, itemsize=itemsize, cuda=on_gpu, training=False, last_only=True)
-    H, _, D = s.heads
-    seen = L * H * pairs(T, T, config.window)
-    rows = H * T
-    if on_gpu:
-        work = ROW_WORK * rows + min(CANDIDATES, 4 * 128 * rows)
-    else:  # three bands of one head; sums by lag in float64, twice, and by key
+def plan_observing(config: GPTConfig, device: Device, *, itemsize: int = 2) -> ObservingPlan:
+    """Plan `observing(model, keep="statistics")` of one text of max_len."""
+    T, L, H = config.max_len, config.n_layers, config.n_heads
+    D, seen = config.d_head or config.d_model // H, L * H * pairs(T, T, config.window)
+    reading = count_reading(config, 1, Target(device.on_gpu, itemsize), T, cached=False)
+    if device.on_gpu:
+        working = ROW_WORK * H * T + min(MOST_CANDIDATES, CANDIDATES * H * T)
+    else:  # three bands of one head; sums by lag, twice, and by key, in float64
         band = min(T * T, max(BAND["cpu"], ROWS["cpu"][0] * T))
-        work = 3 * 4 * band + 8 * H * (2 * (2 * T - 1) + T)
-    if cell_side(T, OVERVIEW) == 1:  # both maps are made, and one of them kept
-        work += 4 * H * T * T
+        working = 3 * 4 * band + 8 * H * (2 * (2 * T - 1) + T)
+    if cell_side(T, OVERVIEW) == 1:  # two maps are computed, and one of them is kept
+        working += 4 * H * T * T
     memory = {
-        "params": float(itemsize * counts.total),
+        "params": float(itemsize * count(config).total),
         "statistics": float(L * statistics_bytes(1, H, T)),
-        "working": float(work),
-        "activations": max(op.moved for op in operations(s) if op.kind == "pointwise"),
+        "working": float(working),
+        "activations": reading.memory["working"],
     }
-    ops = operations(s)
-    busy = sum(seconds_by_kind(ops, s, rates).values())
-    calls = sum(op.host_calls() for op in ops)
-    look = look_seconds(rates, T, H, D, window=config.window, cuda=on_gpu)
+    busy = sum(device.seconds_by_kind(reading.forward, itemsize).values())
+    forward = busy + device.seconds_for_python(reading.calls, busy)
+    look = L * (
+        look_seconds(device, H, T, D, config.window, itemsize) + CALLS * device.calibration.call
+    )
     return ObservingPlan(
         tokens=T,
         pairs=seen,
         weights=4.0 * L * H * T * T,
         memory=memory,
         peak=sum(memory.values()),
-        forward=busy + waited_for_python(s, rates, calls, busy),
-        look=L * (look + CHECKS * rates.call),
+        forward=forward,
+        look=look,
+        tokens_per_s=T / (forward + look),
     )
 
 
 def look_seconds(
-    rates: Rates,
-    T: int,
-    H: int,
-    D: int,
-    *,
-    B: int = 1,
-    window: int | None = None,
-    cuda: bool = True,
-    lse_given: bool = True,
+    device: Device, H: int, T: int, D: int, window: int | None = None, itemsize: int = 2
 ) -> float:
-    """How long measuring one layer takes."""
-    sweep = B * H * pairs(T, T, window) / rates.pairs(D) * (1 if lse_given else 1 + OWN_LSE)
-    if not cuda:
-        return sweep
-    side = -(-T // cell_side(T, OVERVIEW))
-    tables = TABLES * B * H * 2 * 4 * side * side / rates.memory
-    # What is asked for after the sweep waits for it.
-    return sweep + max(tables, CALLS * rates.call)
+    """Return how long a device is busy with measuring one layer."""
+    c = device.calibration
+    seen = H * (pairs(T, T, window) + c.look_row * T)
+    return seen * (PAIR + PAIR_WIDTH * D) / (c.look * device.peak(itemsize))
 
 
 def statistics_bytes(B: int, H: int, T: int, causal: bool = True) -> int:
-    """Of the `HeadStatistics` of one layer whose T queries look at T keys.
+    """Return the size of one layer's `HeadStatistics`, of T queries and T keys.
 
     >>> round(statistics_bytes(1, 1, 1024) / 2**20, 2)  # most of it the overview
     4.15
     """
     cell = cell_side(T, OVERVIEW)
-    side, maps = -(-T // cell), 1 if cell == 1 else 2  # of one weight, mean and max are the same
-    top = min(TOP, T)
+    side, maps = -(-T // cell), 1 if cell == 1 else 2  # of one weight, mean and maximum are equal
     buckets = len(lag_starts(T, T, causal, torch.device("cpu")))
-    per_row = 4 * ROW_NUMBERS + (8 + 4) * top
+    per_row = 4 * ROW_NUMBERS + (8 + 4) * min(TOP, T)
     per_head = per_row * T + 4 * T + 4 * buckets + 3 * 4 + 4 * maps * side * side
     return B * H * per_head + 8 * (T + T + buckets)

@@ -1,11 +1,11 @@
-"""The whole plan of a model: training, generating, observing; whether it fits, and what would."""
+"""Plan a model as a whole: training, generating and observing; whether it fits, and what would."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from glasshead.errors import ConfigError, did_you_mean
-from glasshead.lab.plan.devices import Device, Rates, find_device
+from glasshead.lab.plan.devices import Device, find_device
 from glasshead.lab.plan.generating import GeneratingPlan, plan_generating
 from glasshead.lab.plan.layout import Layout
 from glasshead.lab.plan.observing import ObservingPlan, plan_observing
@@ -14,24 +14,24 @@ from glasshead.lab.plan.training import TrainingPlan, plan_training
 from glasshead.model.gpt import GPTConfig
 from glasshead.training.optim import OPTIMIZERS
 
-__all__ = ["Plan", "Wanted", "as_json", "make_plan", "what_fits"]
+__all__ = ["Plan", "Scenario", "as_json", "find_fitting", "make_plan"]
 
 BYTES = {"bf16": 2, "float32": 4}
-DEEPEST = 10_000  # layers: operations are listed one by one
-ALONE = Layout()
+DEEPEST = 10_000  # layers
+ONE_GPU = Layout()
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Scenario:
     """What is to be planned."""
 
     config: GPTConfig
     gpu: str = "h200"
-    layout: Layout = ALONE
+    layout: Layout = ONE_GPU
     batch_size: int = 32  # sequences of a batch, on all GPUs
     accumulate: int = 1
     optimizer: str = "muon"
-    precision: str | None = None  # bf16, but float32 on a CPU
+    precision: str | None = None  # bf16 on a GPU, float32 on a CPU
     compiled: bool | None = None  # on a GPU
     texts: int = 1  # continued at a time
 
@@ -57,10 +57,17 @@ class Wanted:
     def is_compiled(self) -> bool:
         return self.gpu != "cpu" if self.compiled is None else self.compiled
 
+    def plan_training(self, device: Device) -> TrainingPlan:
+        return plan_training(
+            self.config, device, self.layout, batch_size=self.batch_size,
+            accumulate=self.accumulate, optimizer=self.optimizer, itemsize=self.itemsize,
+            compiled=self.is_compiled,
+        )  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Plan:
-    wanted: Wanted
+    scenario: Scenario
     counts: Counts
     device: Device
     training: TrainingPlan
@@ -71,60 +78,35 @@ class Plan:
         return peak <= self.device.usable
 
 
-def make_plan(wanted: Wanted, counts: Counts | None = None, rates: Rates | None = None) -> Plan:
-    """`rates` are those of the data sheet when None."""
-    w, device = wanted, find_device(wanted.gpu)
-    counts = counts or count(w.config)
+def make_plan(scenario: Scenario) -> Plan:
+    s, device = scenario, find_device(scenario.gpu)
     return Plan(
-        w,
-        counts,
+        s,
+        count(s.config),
         device,
-        _training(w, counts, device, rates),
+        s.plan_training(device),
         plan_generating(
-            w.config,
-            counts,
-            device,
-            texts=w.texts,
-            tensor=w.layout.tensor,
-            itemsize=w.itemsize,
-            rates=rates,
+            s.config, device, texts=s.texts, tensor=s.layout.tensor, itemsize=s.itemsize
         ),
-        plan_observing(w.config, counts, device, itemsize=w.itemsize, rates=rates),
+        plan_observing(s.config, device, itemsize=s.itemsize),
     )
 
 
-def _training(
-    w: Wanted, counts: Counts, device: Device, rates: Rates | None = None
-) -> TrainingPlan:
-    return plan_training(
-        w.config,
-        counts,
-        device,
-        w.layout,
-        batch_size=w.batch_size,
-        accumulate=w.accumulate,
-        optimizer=w.optimizer,
-        itemsize=w.itemsize,
-        compiled=w.is_compiled,
-        rates=rates,
-    )
-
-
-def what_fits(plan: Plan) -> Wanted | None:
-    """A change with which training fits: shards, then smaller batches, then more GPUs."""
-    for wanted in _changes(plan.wanted):
+def find_fitting(plan: Plan) -> Scenario | None:
+    """Find a change with which training fits: shards, then smaller batches, then more GPUs."""
+    for scenario in _changes(plan.scenario):
         try:
-            if plan.fits(_training(wanted, plan.counts, plan.device).memory.peak):
-                return wanted
-        except ConfigError:  # what does not divide
+            if plan.fits(scenario.plan_training(plan.device).memory.peak):
+                return scenario
+        except ConfigError:  # not divisible
             continue
     return None
 
 
-def _changes(w: Wanted) -> Iterator[Wanted]:
-    start = [w]
-    if w.layout.gpus > 1 and w.layout.parallel == "ddp":
-        sharded = replace(w, layout=replace(w.layout, parallel="fsdp"))
+def _changes(s: Scenario) -> Iterator[Scenario]:
+    start = [s]
+    if s.layout.gpus > 1 and s.layout.parallel == "ddp":
+        sharded = replace(s, layout=replace(s.layout, parallel="fsdp"))
         yield sharded
         start.append(sharded)
     for some in start:
@@ -133,37 +115,29 @@ def _changes(w: Wanted) -> Iterator[Wanted]:
             batch, times = batch // 2, times * 2
             yield replace(some, batch_size=batch, accumulate=times)
     for doublings in range(1, 11):
-        more = replace(w.layout, gpus=w.layout.gpus << doublings, parallel="fsdp")
-        yield replace(w, layout=more, batch_size=max(w.batch_size, more.data))
+        more = replace(s.layout, gpus=s.layout.gpus << doublings, parallel="fsdp")
+        yield replace(s, layout=more, batch_size=max(s.batch_size, more.data))
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
-    """The plan as one object; bytes, seconds and operations as they are, without units."""
-    w, t, g, o = plan.wanted, plan.training, plan.generating, plan.observing
-    better = None if plan.fits(t.memory.peak) else what_fits(plan)
+    """Return the plan as one object, in bytes, seconds and operations."""
+    s, peak = plan.scenario, plan.training.memory.peak
+    better = None if plan.fits(peak) else find_fitting(plan)
+    batch = ("batch_size", "accumulate")
     return {
-        "model": asdict(w.config),
+        "model": asdict(s.config),
         "parameters": asdict(plan.counts),
         "device": asdict(plan.device),
-        "layout": {**asdict(w.layout), "data": w.layout.data},
-        "batch_size": w.batch_size,
-        "accumulate": w.accumulate,
-        "optimizer": w.optimizer,
-        "precision": "bf16" if w.itemsize == 2 else "float32",
-        "compiled": w.is_compiled,
+        "layout": {**asdict(s.layout), "data": s.layout.data},
+        **{name: getattr(s, name) for name in (*batch, "optimizer")},
+        "precision": "bf16" if s.itemsize == 2 else "float32",
+        "compiled": s.is_compiled,
         "training": {
-            **asdict(t),
-            "step": t.step,
-            "tokens_per_s": t.tokens_per_s,
-            "fits": plan.fits(t.memory.peak),
-            "would_fit": better and {
-                **asdict(better.layout),
-                "batch_size": better.batch_size,
-                "accumulate": better.accumulate,
-            },
+            **asdict(plan.training),
+            "fits": plan.fits(peak),
+            "would_fit": better
+            and {**asdict(better.layout), **{name: getattr(better, name) for name in batch}},
         },
-        "generating": {
-            **asdict(g), "tokens_per_s": g.tokens_per_s, "fits": plan.fits(g.peak)
-        },
-        "observing": {**asdict(o), "tokens_per_s": o.tokens_per_s, "fits": plan.fits(o.peak)},
-    }  # fmt: skip
+        "generating": {**asdict(plan.generating), "fits": plan.fits(plan.generating.peak)},
+        "observing": {**asdict(plan.observing), "fits": plan.fits(plan.observing.peak)},
+    }

@@ -1,4 +1,4 @@
-"""Which model is meant: a preset, a model that everybody knows, or a run."""
+"""Find the model to plan: a preset, a well-known shape or a run; and count its parameters."""
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -27,7 +27,6 @@ _LLAMA: dict[str, Any] = {
     "head_bias": False,
 }
 
-# Shapes that people know, by name.
 SHAPES: dict[str, dict[str, Any]] = {
     "gpt2-medium": {**_GPT2, "n_layers": 24, "n_heads": 16, "d_model": 1024},
     "gpt2-large": {**_GPT2, "n_layers": 36, "n_heads": 20, "d_model": 1280},
@@ -41,17 +40,17 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 def find_shape(name: str | None, flags: dict[str, Any]) -> GPTConfig:
-    """The preset, shape or run of that name, the flags over its settings; or the flags alone."""
-    settings = {**_named(name), **flags} if name else flags
+    """Return the settings of the preset, shape or run called `name`, changed by the flags."""
+    settings = {**_find_settings(name), **flags} if name else flags
     if settings.get("vocab_size") is None:
         raise ConfigError(
-            f"the vocabulary of {name or 'this model'} is not known: its text decides",
+            f"the vocabulary size of {name or 'this model'} is not known: it depends on the text",
             hint="--vocab-size 65 for the characters of a small text, 50257 for GPT-2's",
         )
     return GPTConfig(**settings)
 
 
-def _named(name: str) -> dict[str, Any]:
+def _find_settings(name: str) -> dict[str, Any]:
     if name in SHAPES:
         return SHAPES[name]
     if name in presets_for("text"):
@@ -60,13 +59,13 @@ def _named(name: str) -> dict[str, Any]:
         run = RunFolder.open(name)
         if run.config.kind != "gpt":
             raise ConfigError(
-                f"{name} is a {run.config.kind}, but plans are made for GPTs", hint="name a GPT"
+                f"{name} is a {run.config.kind}; only GPTs can be planned", hint="name a GPT"
             )
         known = {field.name for field in fields(GPTConfig)}
         return {key: value for key, value in run.config.model.items() if key in known}
     known_names = [*presets_for("text"), *SHAPES]
     raise ConfigError(
-        f"'{name}' is no preset, no known shape and no run's folder",
+        f"'{name}' is not a preset, a known shape or the folder of a run",
         hint=did_you_mean(name, known_names),
     )
 
@@ -76,23 +75,16 @@ class Counts:
     """Numbers of parameters, each counted once."""
 
     total: int
-    embedding: int  # the table of tokens
+    embedding: int  # table of tokens
     positions: int
     blocks: int
-    head: int  # 0 where it is the table
-    linear: int  # in matrices that are multiplied with, the head among them
-    hidden: int  # of these, inside the blocks: what Muon takes
-    vectors: int  # in norms and biases
-    tensors: int  # how many tensors of parameters
-    hidden_tensors: int
-
-    def on_each(self, tensor: int) -> float:
-        """On each of so many GPUs that share the matrices; norms and biases they all have."""
-        return (self.total - self.vectors) / tensor + self.vectors
+    head: int  # 0 where it is the table of tokens
+    hidden: int  # in matrices inside the blocks, which Muon takes
+    tensors: int
 
 
 def count(config: GPTConfig) -> Counts:
-    """Exactly, from the model itself, built without any numbers in it and with one block for all.
+    """Count the parameters of the model itself, built on the meta device with one block for all.
 
     >>> count(find_shape("gpt2", {})).total
     124439808
@@ -102,7 +94,8 @@ def count(config: GPTConfig) -> Counts:
             model = GPT(replace(config, n_layers=min(config.n_layers, 1)))
     except (RuntimeError, OverflowError, TypeError) as error:  # more than torch can count
         raise ConfigError(
-            f"a model of width {config.d_model:,} and {config.vocab_size:,} tokens is beyond torch",
+            f"a model of width {config.d_model:,} and {config.vocab_size:,} tokens is too large "
+            "for torch",
             hint="make it smaller",
         ) from error
     hidden = hidden_matrices(model)
@@ -112,16 +105,12 @@ def count(config: GPTConfig) -> Counts:
     def size(module: torch.nn.Module) -> int:
         return sum(p.numel() for p in module.parameters())
 
-    in_hidden = config.n_layers * sum(p.numel() for p in hidden)
     return Counts(
         total=sum(p.numel() for p in params),
         embedding=size(model.embedding),
         positions=size(model.positions),
         blocks=config.n_layers * size(model.blocks),
         head=0 if config.tied else size(model.head),
-        linear=in_hidden + model.head.weight.numel(),
-        hidden=in_hidden,
-        vectors=sum(p.numel() for p in params if p.dim() < 2),
+        hidden=config.n_layers * sum(p.numel() for p in hidden),
         tensors=len(params),
-        hidden_tensors=config.n_layers * len(hidden),
     )

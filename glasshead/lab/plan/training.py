@@ -1,49 +1,59 @@
-"""What a step of training costs one GPU, and all of them together."""
+"""Plan a step of training: memory, time and messages, on one GPU or on many."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from glasshead.lab.plan.communication import collectives, waited
-from glasshead.lab.plan.devices import Device, Rates
-from glasshead.lab.plan.layout import Collective, Layout
-from glasshead.lab.plan.memory import TrainingMemory, training_memory
-from glasshead.lab.plan.operations import Operation, Setting, operations, pairs
-from glasshead.lab.plan.shapes import Counts
-from glasshead.lab.plan.update import muon_flops, update_seconds
+from glasshead.lab.plan.communication import Collective, plan_collectives, waiting_seconds
+from glasshead.lab.plan.counting import (
+    MuonCount,
+    PassCount,
+    Target,
+    count_muon,
+    count_training,
+    pairs,
+)
+from glasshead.lab.plan.devices import Device
+from glasshead.lab.plan.layout import Layout
+from glasshead.lab.plan.shapes import Counts, count
 from glasshead.model.gpt import GPTConfig
 from glasshead.training.auto_settings import GRAPH_PAYS
 
-__all__ = ["TrainingPlan", "plan_training", "seconds_by_kind", "waited_for_python"]
+__all__ = ["TrainingMemory", "TrainingPlan", "plan_training"]
 
-# Of Python's time, what a GPU waits for even where it has much to do: from one step to the next,
-# until the first kernel and after the last. From steps of 16 and 64 x 1024 tokens, not compiled,
-# on an H200.
-BETWEEN = 0.2
+CLIP, ADAMW = 12, 28  # bytes that clipping and AdamW read and write for each parameter
+UPDATE_CALLS = 2  # calls of torch, or loops of Python as long as one, for each parameter tensor
+NO_MUON = MuonCount(0, 0, {}, 0.0, 0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class TrainingMemory:
+    """Bytes on one GPU."""
+
+    params: float  # in float32
+    gradients: float
+    optimizer: float
+    copies: float  # of the matrices in bf16, made by autocast
+    gathered: float  # parameters, keys and values of other GPUs
+    whole: float  # copy of all parameters with which the first GPU evaluates, under fsdp
+    activations: float  # kept for the backward pass
+    logits: float  # and what else the loss needs
+    peak: float
 
 
 @dataclass(frozen=True)
 class TrainingPlan:
     tokens: int  # of a step, on all GPUs
-    flops: float  # of a step, on all GPUs: products of matrices; of pairs, those that may attend
-    optimizer_flops: float  # of a step, on the GPU that has most of them: Muon's
-    memory: TrainingMemory  # of one GPU
-    seconds: dict[str, float]  # of a step, by what is waited for
+    flops: float  # of a step, on all GPUs, without the optimizer's
+    optimizer_flops: float  # of a step, on the GPU that has most of them
+    memory: TrainingMemory
+    seconds: dict[str, float]  # of a step, by kind
     collectives: list[Collective]
     share: float  # of the peak of all GPUs
-
-    @property
-    def step(self) -> float:
-        """Seconds."""
-        return sum(self.seconds.values())
-
-    @property
-    def tokens_per_s(self) -> float:
-        return self.tokens / self.step
+    step: float  # seconds
+    tokens_per_s: float
 
 
 def plan_training(
     config: GPTConfig,
-    counts: Counts,
     device: Device,
     layout: Layout,
     *,
@@ -52,32 +62,34 @@ def plan_training(
     optimizer: str = "adamw",
     itemsize: int = 2,
     compiled: bool = True,
-    rates: Rates | None = None,
 ) -> TrainingPlan:
     layout.check(config, batch_size)
-    rates = rates or device.rates(itemsize)
-    s = Setting(
-        config,
-        B=-(-batch_size // layout.data),  # whoever has most
-        T=config.max_len // layout.context,
-        S=config.max_len,
-        itemsize=itemsize,
-        compiled=compiled,
-        cuda=device.name != "cpu",
-        # Of one process alone: several have messages between their kernels.
-        captured=device.name != "cpu" and layout.gpus == 1 and counts.hidden < GRAPH_PAYS,
-        tensor=layout.tensor,
-    )
-    ops = _balanced(operations(s), config, layout.context)
-    forward, backward = seconds_by_kind(ops, s, rates), seconds_by_kind(ops, s, rates, back=True)
-    seconds = {name: accumulate * (forward[name] + backward[name]) for name in forward}
-    update, calls = update_seconds(config, counts, layout, optimizer, rates, not s.cuda)
-    calls += accumulate * sum(op.host_calls() + op.host_calls(back=True) for op in ops)
+    target, part = Target(device.on_gpu, itemsize, compiled), layout.part_of(config)
+    counts, B, T = count(part), -(-batch_size // layout.data), config.max_len // layout.context
+    # The last tokens of a text see most: each GPU gets some early and some late ones.
+    share = pairs(config.max_len, config.max_len, config.window) / layout.context / T**2
+    batch = count_training(part, B, target, T, share)
+    muon = count_muon(part, target, layout.shards) if optimizer == "muon" else NO_MUON
+
+    forward = device.seconds_by_kind(batch.forward, itemsize)
+    backward = device.seconds_by_kind(batch.backward, itemsize)
+    seconds = {kind: accumulate * (forward[kind] + backward[kind]) for kind in forward}
+    by_adamw, speeds = counts.total - muon.params, device.calibration
+    moved = muon.bytes + (CLIP * counts.total + ADAMW * by_adamw) / layout.shards
+    update = moved / (speeds.stream * device.bandwidth)
+    update += muon.flops / (speeds.matmul * device.peak(itemsize))
+    calls = accumulate * batch.calls + UPDATE_CALLS * counts.tensors + muon.calls
+    # Neither compiled code nor a CUDA graph waits for Python; several processes record no graph.
+    records = device.on_gpu and layout.gpus == 1 and counts.hidden < GRAPH_PAYS
     busy = sum(seconds.values()) + update
-    seconds["host"] = waited_for_python(s, rates, calls, busy)
-    talk = collectives(s, counts, device, layout, optimizer, accumulate)
-    seconds["communication"] = waited(
-        talk,
+    waits = not (compiled or records)
+    seconds["host"] = device.seconds_for_python(calls, busy) if waits else 0.0
+    messages = plan_collectives(
+        config, counts, device, layout, tokens=B * T, itemsize=itemsize, accumulate=accumulate,
+        matrices=muon.matrices,
+    )  # fmt: skip
+    seconds["communication"] = waiting_seconds(
+        messages,
         units=config.n_layers + 1,
         forward=accumulate * sum(forward.values()),
         backward=accumulate * sum(backward.values()),
@@ -85,56 +97,66 @@ def plan_training(
         last_backward=sum(backward.values()),
     )
     seconds["optimizer"] = update
-    each = sum(op.flops for op in ops) / s.B * layout.tensor * layout.context
-    flops = 3.0 * accumulate * batch_size * each
-    everybody = layout.gpus * device.peak(itemsize)
+    flops = accumulate * batch_size / B * layout.tensor * layout.context * _flops(batch)
+    gathered = 0.0
+    if layout.sharded:  # all but the blocks, this block and the next; one block's gradients
+        block = counts.blocks / config.n_layers
+        gathered = itemsize * (counts.total - counts.blocks + 3 * block) + 4 * block
+    if layout.context > 1:  # keys and values of one layer
+        gathered += sum(m.bytes / m.count for m in messages if m.what == "keys and values, forward")
+    whole = 4.0 * count(config).total if layout.sharded else 0.0
+    memory = _plan_memory(counts, layout, batch, muon, gathered, whole, accumulate)
+    tokens, step = batch_size * accumulate * config.max_len, sum(seconds.values())
     return TrainingPlan(
-        tokens=batch_size * accumulate * config.max_len,
+        tokens=tokens,
         flops=flops,
-        optimizer_flops=(
-            muon_flops(config, layout.shards, not s.cuda) / layout.tensor
-            if optimizer == "muon"
-            else 0.0
-        ),
-        memory=training_memory(s, counts, layout, ops, optimizer, accumulate),
+        optimizer_flops=muon.flops,
+        memory=memory,
         seconds=seconds,
-        collectives=talk,
-        share=flops / (everybody * sum(seconds.values())),
+        collectives=messages,
+        share=flops / (layout.gpus * device.peak(itemsize) * step),
+        step=step,
+        tokens_per_s=tokens / step,
     )
 
 
-def _balanced(ops: list[Operation], config: GPTConfig, context: int) -> list[Operation]:
-    """The last tokens of a text see most, so each GPU gets some early and some late ones."""
-    if context == 1:
-        return ops
-    T, window = config.max_len, config.window
-    share = pairs(T, T, window) / context / pairs(T // context, T, window)
-    return [replace(op, flops=op.flops * share) if op.kind == "attention" else op for op in ops]
+def _flops(batch: PassCount) -> float:
+    """Sum the arithmetic of a batch, without what fused attention computes twice."""
+    share = {"matmul": 1.0, "attention": 6 / 7, "pointwise": 0.0}  # 2 + 4 of 2 + 5 products
+    operations = (*batch.forward.items(), *batch.backward.items())
+    return sum(share[op.kind] * op.flops * times for op, times in operations)
 
 
-def seconds_by_kind(
-    ops: Iterable[Operation], s: Setting, rates: Rates, back: bool = False
-) -> dict[str, float]:
-    """How long a device is busy with a pass, by kind."""
-    total = {"matmul": 0.0, "attention": 0.0, "pointwise": 0.0}
-    matrices = 0
-    for op in ops:
-        busy = max(
-            op.work(back) / (rates.attention if op.kind == "attention" else rates.matmul),
-            (op.moved_back if back else op.moved) / rates.memory,
-        )
-        n = op.calls * (2 if back and op.kind == "matmul" else 1)
-        total[op.kind] += max(busy, n * rates.kernel) if s.cuda else busy
-        matrices += op.matrix
-    if s.itemsize == 2 and s.training:  # parameters are cast for each pass, gradients cast back
-        total["pointwise"] += 6 * matrices / rates.stream
-    return total
-
-
-def waited_for_python(s: Setting, rates: Rates, calls: float, busy: float) -> float:
-    """Seconds in which a device that is busy for so long has nothing to do."""
-    if s.compiled or s.captured:
-        return 0.0
-    host = calls * rates.call
-    # A GPU works while Python prepares the next call; a CPU does the one after the other.
-    return max(host - busy, BETWEEN * host) if s.cuda else host
+def _plan_memory(
+    counts: Counts,
+    layout: Layout,
+    batch: PassCount,
+    muon: MuonCount,
+    gathered: float,
+    whole: float,
+    accumulate: int,
+) -> TrainingMemory:
+    cut, need = layout.shards, batch.memory
+    params = 4.0 * counts.total
+    # AdamW keeps two numbers for each parameter and one for each tensor; Muon, one and none.
+    state = 8 * counts.total + 4 * counts.tensors - 4 * (muon.params + muon.tensors)
+    # Gradients that wait for further batches of a step are not yet sent, so they are whole.
+    gradients = params / (1 if layout.sharded and accumulate > 1 else cut)
+    copies = 0.0 if layout.sharded else need["copies"]
+    held = params / cut + state / cut + whole
+    if layout.sharded or accumulate > 1:
+        running = gathered + gradients + need["without_gradients"] - (need["copies"] - copies)
+    else:
+        running = gathered + max(need["early"], need["late"])
+    update = gradients + muon.peak
+    return TrainingMemory(
+        params=params / cut,
+        gradients=gradients,
+        optimizer=state / cut,
+        copies=copies,
+        gathered=gathered,
+        whole=whole,
+        activations=need["activations"],
+        logits=need["logits"],
+        peak=held + max(running, update),
+    )
