@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from glasshead.cli.terminal import (
     Lang,
+    ProgressDisplay,
     argument,
     console,
     language,
     option,
-    progress_bar,
     say,
     write_errors,
 )
@@ -214,25 +214,17 @@ def _report(out: Path, page: Path | None, docs: Path | None, ladder: Path, lang:
     print("\n".join(map(str, written)))
 
 
-class _ClaimsProgress:
+class _ClaimsProgress(ProgressDisplay):
     """One bar for all claims on a terminal; otherwise a line when a claim begins."""
 
     def __init__(self, numbers: list[int], plan: "ClaimsPlan") -> None:
         from glasshead.lab.claims.running import expected_seconds
 
+        super().__init__()
         self._expected = {number: expected_seconds(number, plan) for number in numbers}
         self._done = dict.fromkeys(numbers, 0.0)
         self._doing: dict[int, str] = {}
-        self._on_terminal = sys.stderr.isatty()
-        self._bar = progress_bar()
         self._task = self._bar.add_task("", total=sum(self._expected.values()))
-
-    def __enter__(self) -> "_ClaimsProgress":
-        self._bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.stop()
 
     def update(self, number: int, done: float, what: str) -> None:
         if not self._on_terminal and number not in self._doing:

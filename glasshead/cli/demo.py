@@ -1,10 +1,17 @@
 """`glasshead demo`: train two small models in a minute or two, and see what they look at."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from glasshead.cli.terminal import Lang, console, language, option, progress_bar, say, write_errors
+from glasshead.cli.terminal import (
+    Lang,
+    ProgressDisplay,
+    console,
+    language,
+    option,
+    say,
+    write_errors,
+)
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -67,36 +74,29 @@ _SAYS = {
 }
 
 
-class _DemoProgress:
+class _DemoProgress(ProgressDisplay):
     """A bar for each model on a terminal; otherwise a line at each quarter."""
 
     def __init__(self, lang: str) -> None:
         from rich.progress import TextColumn
 
-        self._says, self._on_terminal = _SAYS[lang], sys.stderr.isatty()
-        self._bars = progress_bar(TextColumn("{task.fields[loss]}"))
+        super().__init__(TextColumn("{task.fields[loss]}"))
+        self._says = _SAYS[lang]
         self._tasks: dict[str, TaskID] = {
-            name: self._bars.add_task(self._says[name], total=1.0, loss="")
+            name: self._bar.add_task(self._says[name], total=1.0, loss="")
             for name in ("reader", "translator")
         }
         self._quarters = dict.fromkeys(self._tasks, 0)
 
-    def __enter__(self) -> "_DemoProgress":
-        self._bars.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bars.stop()
-
     def progress(self, name: str, done: float, loss: float | None) -> None:
         shown = "" if loss is None else f"loss {loss:.4f}"
-        self._bars.update(self._tasks[name], completed=done, loss=shown)
+        self._bar.update(self._tasks[name], completed=done, loss=shown)
         if not self._on_terminal and int(4 * done) > self._quarters[name]:
             self._quarters[name] = int(4 * done)
             say(f"{self._says[name]}: {done:.0%}, {shown}")
 
     def say(self, what: str) -> None:
         if self._on_terminal:
-            self._bars.console.print(self._says[what], style="dim")
+            self._bar.console.print(self._says[what], style="dim")
         else:
             say(self._says[what])

@@ -3,7 +3,15 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from glasshead.cli.terminal import Lang, console, language, option, progress_bar, say, write_errors
+from glasshead.cli.terminal import (
+    Lang,
+    ProgressDisplay,
+    console,
+    language,
+    option,
+    say,
+    write_errors,
+)
 
 if TYPE_CHECKING:
     from glasshead.lab.ladder import Climb
@@ -82,20 +90,13 @@ def ladder(
     say(f"{out / 'ladder.png'}, {out / 'ladder.json'}")
 
 
-class _LadderProgress:
+class _LadderProgress(ProgressDisplay):
     """A bar on a terminal, otherwise a line for each rung that is done."""
 
     def __init__(self, climbs: int) -> None:
-        self._bar = progress_bar()
+        super().__init__()
         self._task = self._bar.add_task("", total=climbs)
         self._done = 0
-
-    def __enter__(self) -> "_LadderProgress":
-        self._bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.stop()
 
     def on_step(self, rung: "Rung", seed: int, step: int, steps: int) -> None:
         if step % 20 == 0:

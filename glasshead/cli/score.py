@@ -157,7 +157,8 @@ def _score_text(
             hint="score a longer text",
         )
     if as_json:
-        print(json.dumps({**_summary(total), **({"surprises": shown} if tokens else {})}))
+        figures = {name: getattr(total, name) for name in FIGURES}
+        print(json.dumps({**figures, **({"surprises": shown} if tokens else {})}))
         return
     if tokens:
         print("" if token.endswith("\n") else "\n", flush=True)
@@ -223,22 +224,16 @@ def _shade(bits: float) -> str:
     return f"{'white' if strength > 0.7 else 'black'} on rgb({red},{green},{blue})"
 
 
-def _summary(total: "Score") -> dict[str, float]:
-    return {
-        "loss": total.loss,
-        "perplexity": total.perplexity,
-        "bits_per_byte": total.bits_per_byte,
-        "tokens": total.tokens,
-        "bytes": total.bytes,
-    }
+# The figures of a text, in the order they are printed, and their formats.
+FIGURES = {
+    "loss": "{:.4f} nats/token",
+    "perplexity": "{:.2f}",
+    "bits_per_byte": "{:.4f}",
+    "tokens": "{:,}",
+    "bytes": "{:,}",
+}
 
 
 def _print_table(total: "Score") -> None:
-    for name, value in (
-        ("loss", f"{total.loss:.4f} nats/token"),
-        ("perplexity", f"{total.perplexity:.2f}"),
-        ("bits per byte", f"{total.bits_per_byte:.4f}"),
-        ("tokens", f"{total.tokens:,}"),
-        ("bytes", f"{total.bytes:,}"),
-    ):
-        print(f"{name:<14} {value}")
+    for name, form in FIGURES.items():
+        print(f"{name.replace('_', ' '):<14} {form.format(getattr(total, name))}")

@@ -6,18 +6,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, ProgressColumn
+    from rich.progress import ProgressColumn
 
 __all__ = [
-    "AsJson", "Beyond", "Device", "FirstTokens", "Lang", "Language", "RunArgument", "argument",
-    "console", "drop_none", "language", "option", "print_json", "progress_bar", "read_text",
-    "report", "say", "write_errors",
+    "AsJson", "Beyond", "Device", "FirstTokens", "Lang", "Language", "ProgressDisplay",
+    "RunArgument", "argument",
+    "console", "drop_none", "language", "option", "print_json", "read_text", "report", "say",
+    "write_errors",
 ]  # fmt: skip
 
 
@@ -72,21 +73,31 @@ def say(*lines: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-def progress_bar(*columns: "ProgressColumn") -> "Progress":
-    """Return a progress bar on stderr, shown on a terminal only, with the time left at its end."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+class ProgressDisplay:
+    """A context manager with a progress bar on stderr, shown on a terminal only."""
 
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        *columns,
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        expand=True,
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
+    def __init__(self, *columns: "ProgressColumn") -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._on_terminal = sys.stderr.isatty()
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            *columns,
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            expand=True,
+            transient=True,
+            disable=not self._on_terminal,
+        )
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
 
 
 def language(lang: Language | None = None) -> Literal["zh", "en"]:

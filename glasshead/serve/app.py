@@ -3,7 +3,6 @@
 import mimetypes
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from glasshead.page.bundle import WEB, page_around_data
 from glasshead.serve.config import ServeConfig
 from glasshead.serve.engine import Engine
 from glasshead.serve.error_replies import ERRORS, handle_errors
-from glasshead.serve.library import Library
+from glasshead.serve.library import Entry, Library
 from glasshead.serve.logs import LoggingMiddleware
 from glasshead.serve.metrics import CONTENT_TYPE, Metrics
 from glasshead.serve.routes import atlas, look, openai, runs, steps, translate, write
@@ -90,22 +89,8 @@ def _new_metrics(app: FastAPI) -> Metrics:
     return metrics
 
 
-class ModelInfo(BaseModel):
-    """An entry of the library."""
-
-    id: str
-    name: str
-    kind: str
-    reason: str
-    n_layers: int | None
-    n_heads: int | None
-    max_len: int | None
-    vocab_size: int | None
-    can: list[str]
-
-
 class ModelList(BaseModel):
-    models: list[ModelInfo]
+    models: list[Entry]
     version: str
     limits: dict[str, int]
 
@@ -117,7 +102,7 @@ def models(request: Request) -> ModelList:
     config: ServeConfig = request.app.state.config
     limits = ("max_body", "max_text", "max_tokens")
     return ModelList(
-        models=[ModelInfo.model_validate(asdict(entry)) for entry in library.list()],
+        models=library.list(),
         version=__version__,
         limits={name: getattr(config, name) for name in limits},
     )
