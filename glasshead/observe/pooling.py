@@ -23,7 +23,7 @@ from glasshead.observe.engine import HIDDEN
 from glasshead.observe.tile_operations import fold, hidden_parts, intersect, pool_blocks, shift
 from glasshead.observe.trace_storage import LayerTrace, RecordedCall
 
-__all__ = ["Cells", "Overview", "compute_cells", "pool_overview"]
+__all__ = ["Cells", "compute_cells", "pool_overview"]
 
 LOG2E = math.log2(math.e)
 BLOCK = 2**18  # weights that are computed at a time: 1 MB
@@ -36,27 +36,19 @@ class Cells(NamedTuple):
     max: Tensor  # (rows, cols)
 
 
-class Overview(NamedTuple):
-    """The whole map of one head in cells."""
-
-    mean: Tensor  # (R, C)
-    max: Tensor  # (R, C)
-    cell: tuple[int, int]  # rows and columns of a cell, powers of two
-
-
 def pool_overview(
     layer_trace: LayerTrace, batch: int, head: int, rows: slice, cols: slice, side: int,
-    known: Overview, hide_sink: bool,
+    overview: Cells, cell: tuple[int, int], hide_sink: bool,
 ) -> Cells:  # fmt: skip
-    """Return cells of side x side weights, pooled from the smaller ones of an overview."""
-    high, wide = known.cell
+    """Return cells of side x side weights, pooled from the smaller cells of the whole map."""
+    high, wide = cell
     r = slice(rows.start // high, -(-rows.stop // high))
     c = slice(cols.start // wide, -(-cols.stop // wide))
-    mean, top = known.mean[r, c].cpu(), known.max[r, c].cpu()
+    mean, top = overview.mean[r, c].cpu(), overview.max[r, c].cpu()
     if hide_sink and cols.start == 0 < cols.stop:
         # The first column of cells is computed again, without the first key.
         first = slice(0, min(wide, cols.stop))
-        again = compute_cells(layer_trace, batch, head, rows, first, known.cell, hide_sink=True)
+        again = compute_cells(layer_trace, batch, head, rows, first, cell, hide_sink=True)
         mean, top = mean.clone(), top.clone()
         mean[:, :1], top[:, :1] = again
     total = mean * (_sizes(rows, high)[:, None] * _sizes(cols, wide))

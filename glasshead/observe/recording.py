@@ -300,15 +300,14 @@ class _Measurement:
     scoring: Scoring
     lse: Tensor | None
 
-    def is_like(self, other: "_Measurement") -> bool:
-        """Whether one call can measure both."""
-        a, b = ((x.layer_trace.layer.kind, x.q.shape, x.k.shape, x.q.dtype, x.q.device,
-                 x.lse is None) for x in (self, other))  # fmt: skip
-        rules = ((*vars(x.mask).values(), *vars(x.scoring).values()) for x in (self, other))
-        return a == b and all(
-            x is y if isinstance(x, Tensor) or isinstance(y, Tensor) else x == y
-            for x, y in zip(*rules, strict=True)
-        )
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for layers that one call can measure."""
+        rules = (*vars(self.mask).values(), *vars(self.scoring).values())
+        return (
+            self.layer_trace.layer.kind, self.q.shape, self.k.shape, self.q.dtype, self.q.device,
+            self.lse is None, *(id(x) if isinstance(x, Tensor) else x for x in rules),
+        )  # fmt: skip
 
     def fits(self, n: int) -> bool:
         """Whether n such layers are small enough to be measured in one call."""
@@ -334,7 +333,7 @@ class _PendingStatistics:
 
     def add(self, new: _Measurement) -> None:
         layers = self._layers
-        if layers and not (new.is_like(layers[0]) and new.fits(len(layers) + 1)):
+        if layers and not (new.key == layers[0].key and new.fits(len(layers) + 1)):
             self.measure()
         new.layer_trace.measure_pending = self.measure
         if not new.fits(1):

@@ -17,14 +17,14 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from glasshead.attention.hooks import Layer
 from glasshead.errors import InputError, RecordingError
-from glasshead.observe.pooling import Cells, Overview, compute_cells, pool_overview
+from glasshead.observe.pooling import Cells, compute_cells, pool_overview
 from glasshead.observe.showing import shown
 from glasshead.observe.statistics import HeadStatistics, cell_side
 from glasshead.observe.trace_storage import LayerTrace
@@ -75,8 +75,8 @@ class Trace:
         self.model, self.ids, self.top_k = model, ids, top_k
         self.tokens, self.source_tokens = tokens, source_tokens
         self.about: dict[str, Any] = about or {}
-        self._pages = _Cache[Cells](max(1, cache_bytes // (2 * 4 * PAGE**2)))
-        self._overviews = _Cache[Overview](OVERVIEWS)
+        self._pages = _Cache(max(1, cache_bytes // (2 * 4 * PAGE**2)))
+        self._overviews = _Cache(OVERVIEWS)
         self._computing = Lock()
 
     @property
@@ -136,7 +136,7 @@ class Trace:
         stored = self.layer_trace(layer)
         B, H, T, S = stored.shape
         r, c = _span("rows", rows, T), _span("cols", cols, S)
-        _check_size(f"a tile of {r.stop - r.start} x {c.stop - c.start}", _area(r, c))
+        _check_size("the tile", r.stop - r.start, c.stop - c.start)
         return stored.tile(check_index("batch", batch, B), check_index("head", head, H), r, c)
 
     def row(self, layer: int | str, head: int, query: int, batch: int = 0) -> Tensor:
@@ -155,7 +155,7 @@ class Trace:
         """Return all weights of a layer, (B, H, T, S); for short texts."""
         stored = self.layer_trace(layer)
         B, H, T, S = stored.shape
-        _check_size(f"the weights of layer {layer}, {B} x {H} x {T} x {S},", B * H * T * S)
+        _check_size(f"layer {layer}", B, H, T, S)
         every = slice(0, T), slice(0, S)
         maps = [stored.tile(b, h, *every) for b in range(B) for h in range(H)]
         return torch.stack(maps).view(B, H, T, S)
@@ -190,8 +190,9 @@ class Trace:
         batch, head = check_index("batch", batch, B), check_index("head", head, H)
         r = _span("rows", rows, -(-T >> level) if T else 0)
         c = _span("cols", cols, -(-S >> level) if S else 0)
-        _check_size(f"a picture of {r.stop - r.start} x {c.stop - c.start} cells", _area(r, c))
-        mean = torch.empty(r.stop - r.start, c.stop - c.start)
+        size = r.stop - r.start, c.stop - c.start
+        _check_size("the map", *size)
+        mean = torch.empty(size)
         top = torch.empty_like(mean)
         for i in range(r.start // PAGE, -(-r.stop // PAGE)):
             for j in range(c.start // PAGE, -(-c.stop // PAGE)):
@@ -211,32 +212,29 @@ class Trace:
             side, one = PAGE << level, 1 << level
             rows = slice(i * side, min((i + 1) * side, T))
             cols = slice(j * side, min((j + 1) * side, S))
-            known = self._overview(stored, batch, head, one)
-            if known is None:
+            measured = stored.statistics
+            cell = measured.overview_cell if measured else (cell_side(T), cell_side(S))
+            if one % max(cell) or (not measured and max(cell) == 1):
                 page = compute_cells(stored, batch, head, rows, cols, (one, one), hide_sink)
             else:
-                page = pool_overview(stored, batch, head, rows, cols, one, known, hide_sink)
+                overview = self._overview(stored, batch, head, cell)
+                page = pool_overview(
+                    stored, batch, head, rows, cols, one, overview, cell, hide_sink
+                )
             self._pages.put(key, page)
         return page
 
-    def _overview(self, stored: LayerTrace, batch: int, head: int, side: int) -> Overview | None:
-        """Return the cells to pool larger ones from; None if they are not smaller than `side`."""
-        found = stored.statistics
-        if found is not None:
-            if side % max(found.overview_cell):
-                return None
-            mean, top = found.overview_mean[batch, head], found.overview_max[batch, head]
-            return Overview(mean, top, found.overview_cell)
+    def _overview(self, stored: LayerTrace, batch: int, head: int, cell: tuple[int, int]) -> Cells:
+        """Return the whole map of a head in cells, as it was measured or computed here."""
+        if stored.statistics is not None:
+            found = stored.statistics
+            return Cells(found.overview_mean[batch, head], found.overview_max[batch, head])
         _, _, T, S = stored.shape
-        cell = cell_side(T), cell_side(S)
-        if side % max(cell) or max(cell) == 1:
-            return None
         key = (stored.layer.index, batch, head)
         with self._computing:  # takes long: a second thread that needs the same waits for it
             known = self._overviews.get(key)
             if known is None:
-                cells = compute_cells(stored, batch, head, slice(0, T), slice(0, S), cell)
-                known = Overview(*cells, cell)
+                known = compute_cells(stored, batch, head, slice(0, T), slice(0, S), cell)
                 self._overviews.put(key, known)
             return known
 
@@ -272,24 +270,21 @@ def open_glass(path: str | Path) -> Trace:
     return read_glass(Path(path))
 
 
-Value = TypeVar("Value", Cells, Overview)
-
-
-class _Cache(Generic[Value]):
-    """The latest values, at most `size` of them. A server uses it from several threads."""
+class _Cache:
+    """The latest cells, at most `size` parts of them. A server uses it from several threads."""
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._values: OrderedDict[tuple[int, ...], Value] = OrderedDict()
+        self._values: OrderedDict[tuple[int, ...], Cells] = OrderedDict()
         self._lock = Lock()
 
-    def get(self, key: tuple[int, ...]) -> Value | None:
+    def get(self, key: tuple[int, ...]) -> Cells | None:
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
             return self._values.get(key)
 
-    def put(self, key: tuple[int, ...], value: Value) -> None:
+    def put(self, key: tuple[int, ...], value: Cells) -> None:
         with self._lock:
             self._values[key] = value
             while len(self._values) > self.size:
@@ -326,14 +321,10 @@ def check_index(name: str, value: int, size: int) -> int:
     raise InputError(f"{name} {value} does not exist", hint=f"there are {size}, counted from 0")
 
 
-def _area(rows: slice, cols: slice) -> int:
-    return (rows.stop - rows.start) * (cols.stop - cols.start)
-
-
-def _check_size(what: str, cells: int) -> None:
-    if cells > MAX_CELLS:
+def _check_size(what: str, *size: int) -> None:
+    if (n := math.prod(size)) > MAX_CELLS:
         raise InputError(
-            f"{what} has {cells:,} weights, more than {MAX_CELLS:,} at once",
+            f"{what} has {' x '.join(map(str, size))} = {n:,} numbers, more than {MAX_CELLS:,}",
             hint="take a smaller tile, or pool the weights with cells(layer, head, level)",
         )
 

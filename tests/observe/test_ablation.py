@@ -175,13 +175,13 @@ def test_ablated_edges_have_weight_zero_and_the_rest_is_the_formula(
     seeing = observing(model, layers=[layer])
     with torch.no_grad():
         if observer_inside:
-            with cut, seeing as seen:
+            with cut, seeing as trace:
                 out = output_of(module, model, inputs)
         else:
-            with seeing as seen, cut:
+            with seeing as trace, cut:
                 out = output_of(module, model, inputs)
     torch.testing.assert_close(out, expected)
-    recorded = seen.weights(layer)
+    recorded = trace.weights(layer)
     torch.testing.assert_close(recorded, weights)
     assert (recorded[hidden.expand_as(recorded)] == 0).all()
 

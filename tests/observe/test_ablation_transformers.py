@@ -72,9 +72,9 @@ def cut_layer(name, model):
     """The layer whose edges are cut: cross-attention where there is one, else the first."""
     if name not in CROSS:
         return 0
-    with observing(model) as seen, torch.no_grad():
+    with observing(model) as trace, torch.no_grad():
         model(**inputs(name, padded=False))
-    return next(layer.index for layer in seen.layers if CROSS[name] in layer.name)
+    return next(layer.index for layer in trace.layers if CROSS[name] in layer.name)
 
 
 @pytest.mark.parametrize("padded", [False, True])
@@ -105,10 +105,10 @@ def test_ablated_edges_have_weight_zero_and_the_others_grow(name, implementation
     kept[..., 0] = 0
     total = kept.sum(-1, keepdim=True)
     renormalised = torch.where(total > 0, kept / total, 0).float()
-    for seen in (inside, outside):
+    for trace in (inside, outside):
         # Weights that grow keep their relative error, so the tolerance grows with them.
-        torch.testing.assert_close(seen.weights(layer), renormalised, rtol=1e-4, atol=1e-5)
-        assert (seen.weights(layer)[kept == 0] == 0).all()
+        torch.testing.assert_close(trace.weights(layer), renormalised, rtol=1e-4, atol=1e-5)
+        assert (trace.weights(layer)[kept == 0] == 0).all()
 
 
 @pytest.mark.parametrize("name", MODELS)

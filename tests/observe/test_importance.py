@@ -77,9 +77,9 @@ def test_ablation_is_the_loss_without_the_head_minus_the_loss(case):
 
 def test_layers_are_named_as_in_a_recording_and_can_be_chosen():
     model, loss = CASES["transformer"]()
-    with observing(model) as seen:
+    with observing(model) as trace:
         loss()
-    names = [layer.name for layer in seen.layers]
+    names = [layer.name for layer in trace.layers]
     assert list(head_gradients(model, loss)) == list(head_ablations(model, loss)) == names
     some = [names[3], 0]
     for values in (head_gradients(model, loss, layers=some),

@@ -87,16 +87,16 @@ def causal(T, S, window=None):
 def test_every_weight_of_a_gpt_is_exact_and_its_logits_keep_every_bit(name):
     model, text = new_gpt(**GPTS[name]), ids(2, 23)
     before = model(text)
-    with observing(model) as seen:
+    with observing(model) as trace:
         during = model(text)
     assert torch.equal(before, during)
     assert torch.equal(before, model(text))
-    assert [layer.name for layer in seen.layers] == [f"blocks.{i}.attention" for i in range(3)]
-    assert {(layer.kind, layer.part) for layer in seen.layers} == {("self", None)}
+    assert [layer.name for layer in trace.layers] == [f"blocks.{i}.attention" for i in range(3)]
+    assert {(layer.kind, layer.part) for layer in trace.layers} == {("self", None)}
     allowed = causal(23, 23, GPTS[name].get("window"))
     for i, look in enumerate(looks(model, text)):
         expected = dense(look, allowed, model.positions.slopes())
-        assert (seen.weights(i) - expected).abs().max() < 1e-5
+        assert (trace.weights(i) - expected).abs().max() < 1e-5
 
 
 @torch.no_grad()
@@ -105,10 +105,10 @@ def test_a_transformer_is_recorded_whole_encoder_decoder_and_cross():
     source[1, :3] = PAD  # on the left
     target[0, -2:] = PAD  # and on the right
     before = model(source, target)
-    with observing(model) as seen:
+    with observing(model) as trace:
         during = model(source, target)
     assert torch.equal(before, during)
-    assert [(layer.part, layer.kind) for layer in seen.layers] == [
+    assert [(layer.part, layer.kind) for layer in trace.layers] == [
         *[("encoder", "self")] * 2,
         *[("decoder", "self"), ("decoder", "cross")] * 2,
     ]
@@ -118,18 +118,18 @@ def test_a_transformer_is_recorded_whole_encoder_decoder_and_cross():
         ("decoder", "self"): written & causal(7, 7),
         ("decoder", "cross"): real,
     }
-    for layer, look in zip(seen.layers, looks(model, source, target), strict=True):
+    for layer, look in zip(trace.layers, looks(model, source, target), strict=True):
         expected = dense(look, allowed[layer.part, layer.kind])
-        assert (seen.weights(layer.index) - expected).abs().max() < 1e-5
+        assert (trace.weights(layer.index) - expected).abs().max() < 1e-5
 
 
 @torch.no_grad()
 def test_an_encoder_alone_is_recorded():
     model, text = new_transformer(Encoder, positions="rotary"), ids(2, 13)
     before = model(text)
-    with observing(model) as seen:
+    with observing(model) as trace:
         assert torch.equal(before, model(text))
-    assert (seen.weights(1).sum(-1) - 1).abs().max() < 1e-5
+    assert (trace.weights(1).sum(-1) - 1).abs().max() < 1e-5
 
 
 @pytest.mark.parametrize("name", ["rotary", "alibi"])
@@ -138,14 +138,14 @@ def test_cached_decoding_grows_the_same_map_as_reading_at_once(name):
     model, text = new_gpt(**GPTS[name]), ids(2, 17)
     with observing(model) as whole:
         model(text)
-    with observing(model) as seen:
+    with observing(model) as trace:
         caches = model.new_caches()
         for piece in text.split([5, 1, 1, 3, 1, 1, 1, 1, 1, 1, 1], dim=1):
             model(piece, caches=caches)
     for i in range(3):
-        assert seen.shape(i) == (2, 4, 17, 17)
-        assert (seen.weights(i) - whole.weights(i)).abs().max() < 1e-5
-        ours, theirs = seen.statistics(i), whole.statistics(i)
+        assert trace.shape(i) == (2, 4, 17, 17)
+        assert (trace.weights(i) - whole.weights(i)).abs().max() < 1e-5
+        ours, theirs = trace.statistics(i), whole.statistics(i)
         assert (ours.entropy - theirs.entropy).abs().max() < 1e-5
 
 
@@ -154,14 +154,14 @@ def test_a_translation_token_by_token_grows_self_and_cross_maps():
     model, source, target = new_transformer(), ids(2, 11), ids(2, 7, seed=5)
     with observing(model) as whole:
         model(source, target)
-    with observing(model) as seen:
+    with observing(model) as trace:
         memory, caches = model.encode(source), model.new_caches()
         for token in target.split(1, dim=1):
             model.features(token, memory, caches)
     for layer in whole.layers:
-        assert seen.layer(layer.index) == layer
-        assert (seen.weights(layer.index) - whole.weights(layer.index)).abs().max() < 1e-5
-        ours, theirs = seen.statistics(layer.index), whole.statistics(layer.index)
+        assert trace.layer(layer.index) == layer
+        assert (trace.weights(layer.index) - whole.weights(layer.index)).abs().max() < 1e-5
+        ours, theirs = trace.statistics(layer.index), whole.statistics(layer.index)
         assert (ours.received - theirs.received).abs().max() < 1e-5
 
 
@@ -204,11 +204,11 @@ def test_statistics_leave_out_the_queries_that_are_padding():
 @torch.no_grad()
 def test_chosen_layers_only_by_index_or_name():
     model, text = new_gpt(), ids(1, 5)
-    with observing(model, layers=[-1, "blocks.0.attention"]) as seen:
+    with observing(model, layers=[-1, "blocks.0.attention"]) as trace:
         model(text)
-    assert [layer.index for layer in seen.layers] == [0, 2]
+    assert [layer.index for layer in trace.layers] == [0, 2]
     with pytest.raises(InputError, match="layer 1 was not recorded"):
-        seen.tile(1, 0)
+        trace.tile(1, 0)
     for wrong in ([3], ["blocks.0.atention"]):
         with pytest.raises(ConfigError), observing(model, layers=wrong):
             pass
@@ -217,8 +217,8 @@ def test_chosen_layers_only_by_index_or_name():
 @torch.no_grad()
 def test_watching_ends_with_the_block_whatever_happens_and_nests():
     model, text = new_gpt(), ids(1, 5)
-    with pytest.raises(InputError), observing(model) as seen:
-        seen.tile(model(text).shape[0] + 99, 0)
+    with pytest.raises(InputError), observing(model) as trace:
+        trace.tile(model(text).shape[0] + 99, 0)
     assert all(block.attention.hooks == () for block in model.blocks)
     with observing(model) as outer, observing(model, layers=[1]) as inner:
         model(text)
@@ -232,9 +232,9 @@ def test_a_hook_that_was_there_still_works_and_its_change_takes_effect():
     silence = Replace(lambda call: torch.zeros_like(call.context))
     with attach_hooks({model.blocks[0].attention: silence}):
         changed = model(text)
-        with observing(model) as seen:
+        with observing(model) as trace:
             assert torch.equal(model(text), changed)
-    assert (seen.weights(0).sum(-1) - 1).abs().max() < 1e-5
+    assert (trace.weights(0).sum(-1) - 1).abs().max() < 1e-5
 
 
 def test_gradients_pass_unchanged():
@@ -242,9 +242,9 @@ def test_gradients_pass_unchanged():
     model(text).square().mean().backward()
     before = [p.grad.clone() for p in model.parameters()]
     model.zero_grad()
-    with observing(model) as seen:
+    with observing(model) as trace:
         model(text).square().mean().backward()
-    assert not seen.weights(0).requires_grad
+    assert not trace.weights(0).requires_grad
     for was, p in zip(before, model.parameters(), strict=True):
         assert torch.equal(was, p.grad)
 
@@ -254,13 +254,13 @@ def test_autocast_records_what_the_kernel_was_given():
     model, text = new_gpt(**GPTS["rotary"]), ids(2, 13)
     with torch.autocast("cpu", torch.bfloat16):
         before = model(text)
-        with observing(model) as seen:
+        with observing(model) as trace:
             assert torch.equal(before, model(text))
         caught = looks(model, text)
-        assert seen.layer_traces[1].q.dtype == caught[1].q.dtype
+        assert trace.layer_traces[1].q.dtype == caught[1].q.dtype
         for i, look in enumerate(caught):
             expected = dense(look, causal(13, 13))
-            assert (seen.weights(i) - expected).abs().max() < 1e-5
+            assert (trace.weights(i) - expected).abs().max() < 1e-5
 
 
 @torch.no_grad()
@@ -271,10 +271,10 @@ def test_a_compiled_model_is_recorded_and_afterwards_compiled_as_before():
     model.compile(backend="eager")
     before = model(text)
     for _ in range(2):  # what was compiled for the first recording must not serve the second
-        with observing(model) as seen:
+        with observing(model) as trace:
             model(text)
         for i in range(3):
-            assert (seen.weights(i) - plain.weights(i)).abs().max() < 1e-5
+            assert (trace.weights(i) - plain.weights(i)).abs().max() < 1e-5
         assert torch.equal(model(text), before)
 
 
@@ -358,11 +358,11 @@ def test_large_recordings_lie_in_files_and_read_the_same(tmp_path):
     model, text = new_gpt(), ids(1, 29)
     with observing(model) as small:
         model(text)
-    with observing(model, in_memory=0, folder=tmp_path) as seen:
+    with observing(model, in_memory=0, folder=tmp_path) as trace:
         model(text)
         assert list(tmp_path.iterdir()) == []  # nameless already
     for i in range(3):
-        assert torch.equal(seen.weights(i), small.weights(i))
+        assert torch.equal(trace.weights(i), small.weights(i))
     with pytest.raises(RecordingError, match="do not fit"):
         TensorStorage(0, tmp_path).empty((2**60,), torch.float32)
 

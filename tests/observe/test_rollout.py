@@ -13,11 +13,11 @@ from tests.observe.test_ablation import PADDED, gpt, ids, translator
 T = 23
 
 
-def multiplied(seen, batch, heads=None, layers=None):
+def multiplied(trace, batch, heads=None, layers=None):
     """The product of (I + W) / 2, bottom layer on the right."""
     out = None
-    for layer in [layer.index for layer in seen.layers] if layers is None else layers:
-        w = seen.weights(layer)[batch].double()
+    for layer in [layer.index for layer in trace.layers] if layers is None else layers:
+        w = trace.weights(layer)[batch].double()
         w = (w if heads is None or layer not in heads else w[heads[layer]]).mean(0)
         step = (torch.eye(len(w), dtype=torch.float64) + w) / 2
         out = step if out is None else step @ out
@@ -25,35 +25,35 @@ def multiplied(seen, batch, heads=None, layers=None):
 
 
 @pytest.fixture(scope="module")
-def seen():
+def trace():
     model = gpt()
-    with torch.no_grad(), observing(model) as seen:
+    with torch.no_grad(), observing(model) as trace:
         model(ids(2, T))
-    return seen
+    return trace
 
 
 @pytest.mark.parametrize("band", [1, 5 * T, module.BAND])
-def test_rollout_is_a_row_of_the_product_of_matrices(seen, monkeypatch, band):
+def test_rollout_is_a_row_of_the_product_of_matrices(trace, monkeypatch, band):
     monkeypatch.setattr(module, "BAND", band)
     for batch in range(2):
-        whole = multiplied(seen, batch)
+        whole = multiplied(trace, batch)
         for target in (0, 12, T - 1):
-            torch.testing.assert_close(rollout(seen, target, batch=batch), whole[target])
-    torch.testing.assert_close(rollout(seen).sum(), torch.tensor(1.0, dtype=torch.float64))
+            torch.testing.assert_close(rollout(trace, target, batch=batch), whole[target])
+    torch.testing.assert_close(rollout(trace).sum(), torch.tensor(1.0, dtype=torch.float64))
 
 
-def test_heads_and_layers_can_be_chosen(seen):
+def test_heads_and_layers_can_be_chosen(trace):
     heads = {0: [3], 2: [5, 1]}
     by_name = {"blocks.0.attention": [3], 2: [-1, 1]}
-    expected = multiplied(seen, 1, heads)[17]
-    torch.testing.assert_close(rollout(seen, 17, heads=by_name, batch=1), expected)
-    expected = multiplied(seen, 0, heads, layers=[0, 2])[-1]
+    expected = multiplied(trace, 1, heads)[17]
+    torch.testing.assert_close(rollout(trace, 17, heads=by_name, batch=1), expected)
+    expected = multiplied(trace, 0, heads, layers=[0, 2])[-1]
     torch.testing.assert_close(
-        rollout(seen, layers=["blocks.2.attention", 0], heads=heads), expected
+        rollout(trace, layers=["blocks.2.attention", 0], heads=heads), expected
     )
 
 
-def test_no_more_weights_are_made_at_a_time_than_fit_in_a_band(seen, monkeypatch):
+def test_no_more_weights_are_made_at_a_time_than_fit_in_a_band(trace, monkeypatch):
     sizes, tile = [], LayerTrace.tile
 
     def measured(self, *args):
@@ -63,7 +63,7 @@ def test_no_more_weights_are_made_at_a_time_than_fit_in_a_band(seen, monkeypatch
 
     monkeypatch.setattr(module, "BAND", 3 * T)
     monkeypatch.setattr(LayerTrace, "tile", measured)
-    rollout(seen, 12)
+    rollout(trace, 12)
     assert max(sizes) <= 3 * T
     # Three layers of six heads, of which the rows after the target are not made.
     assert sum(sizes) < 3 * 6 * T * T / 2
@@ -71,17 +71,17 @@ def test_no_more_weights_are_made_at_a_time_than_fit_in_a_band(seen, monkeypatch
 
 def test_an_encoder_looks_both_ways_but_never_at_padding():
     model = translator()
-    with torch.no_grad(), observing(model) as seen:
+    with torch.no_grad(), observing(model) as trace:
         model(PADDED, ids(2, 7))
-    r = rollout(seen, 4, layers=[0, 1], batch=1)
-    torch.testing.assert_close(r, multiplied(seen, 1, layers=[0, 1])[4])
+    r = rollout(trace, 4, layers=[0, 1], batch=1)
+    torch.testing.assert_close(r, multiplied(trace, 1, layers=[0, 1])[4])
     real = PADDED[1] != 0
     assert (r[real] > 0).all()
     assert (r[~real] == 0).all()
-    own = [layer.name for layer in seen.layers if (layer.part, layer.kind) == ("decoder", "self")]
-    assert rollout(seen, 4, layers=own).shape == (7,)
+    own = [layer.name for layer in trace.layers if (layer.part, layer.kind) == ("decoder", "self")]
+    assert rollout(trace, 4, layers=own).shape == (7,)
     with pytest.raises(ConfigError, match="decoder cross, decoder self, encoder self") as raised:
-        rollout(seen)
+        rollout(trace)
     assert "0 (encoder.blocks.0.attention)" in raised.value.hint
 
 
@@ -96,7 +96,7 @@ def test_a_text_that_was_written_token_by_token_gives_the_same():
     torch.testing.assert_close(rollout(grown, 9), rollout(whole, 9))
 
 
-def test_mistakes_are_named(seen):
+def test_mistakes_are_named(trace):
     for call, error, message in [
         ({"target": T}, InputError, f"position {T} does not exist"),
         ({"batch": 2}, InputError, "batch 2 does not exist"),
@@ -107,7 +107,7 @@ def test_mistakes_are_named(seen):
         ({"layers": [0], "heads": {2: [1]}}, ConfigError, "heads of layer 2 .* left out"),
     ]:
         with pytest.raises(error, match=message) as raised:
-            rollout(seen, **call)
+            rollout(trace, **call)
         assert raised.value.hint
     model = gpt()
     with torch.no_grad(), observing(model, keep="statistics") as measured:

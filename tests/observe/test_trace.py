@@ -29,7 +29,7 @@ B, H, T, S = 2, 3, 43, 47
 
 
 @pytest.fixture(scope="module")
-def seen():
+def trace():
     """A map in two spans, with a window, padding, ALiBi and a bias."""
     return built()
 
@@ -49,9 +49,9 @@ def built(plain=False, dtype=torch.float32, **settings):
         RecordedCall(29, 14, 7, 40, Mask(causal=True, window=11), late),
     ]
     lse = torch.cat([part(q, k, s)[1] for s in spans], 2)
-    seen = Trace([Layer(4, "blocks.4.attention", "self", "decoder")], model="Made up", **settings)
-    seen.layer_traces[4] = LayerTrace(seen.layers[0], (B, H, T, S), spans, q, k, lse)
-    return seen
+    trace = Trace([Layer(4, "blocks.4.attention", "self", "decoder")], model="Made up", **settings)
+    trace.layer_traces[4] = LayerTrace(trace.layers[0], (B, H, T, S), spans, q, k, lse)
+    return trace
 
 
 def part(q, k, span):
@@ -60,13 +60,13 @@ def part(q, k, span):
 
 
 @pytest.fixture(scope="module")
-def whole(seen):
-    return all_weights(seen)
+def whole(trace):
+    return all_weights(trace)
 
 
-def all_weights(seen):
+def all_weights(trace):
     """All weights, from another implementation."""
-    record = seen.layer_traces[4]
+    record = trace.layer_traces[4]
     out = torch.zeros(B, H, T, S, dtype=record.q.dtype)
     for s in record.calls:
         weights = part(record.q, record.k, s)[0]
@@ -79,26 +79,26 @@ def spans_of(size):
     return ends.map(lambda pair: slice(min(pair), max(pair)))
 
 
-def test_all_weights_are_those_of_every_span(seen, whole):
-    assert (seen.weights(4) - whole).abs().max() < 1e-6
-    assert (seen.weights("blocks.4.attention") - whole).abs().max() < 1e-6
+def test_all_weights_are_those_of_every_span(trace, whole):
+    assert (trace.weights(4) - whole).abs().max() < 1e-6
+    assert (trace.weights("blocks.4.attention") - whole).abs().max() < 1e-6
     assert whole[1, :, 0].eq(0).all()  # a row of padding, which sees nothing
 
 
 @given(rows=spans_of(T), cols=spans_of(S), head=st.integers(-H, H - 1), batch=st.integers(0, B - 1))
-def test_a_tile_is_that_part_of_the_whole(seen, whole, rows, cols, head, batch):
-    tile = seen.tile(4, head, rows, cols, batch)
+def test_a_tile_is_that_part_of_the_whole(trace, whole, rows, cols, head, batch):
+    tile = trace.tile(4, head, rows, cols, batch)
     assert tile.shape == whole[batch, head, rows, cols].shape
     assert torch.allclose(tile, whole[batch, head, rows, cols], rtol=0, atol=1e-6)
 
 
-def test_a_row_and_the_keys_it_looks_at_most(seen, whole):
-    assert (seen.row(4, 1, -1, batch=1) - whole[1, 1, -1]).abs().max() < 1e-6
-    top = seen.top(4, 2, 31, k=3)
+def test_a_row_and_the_keys_it_looks_at_most(trace, whole):
+    assert (trace.row(4, 1, -1, batch=1) - whole[1, 1, -1]).abs().max() < 1e-6
+    top = trace.top(4, 2, 31, k=3)
     expected = whole[0, 2, 31].topk(3)
     assert torch.equal(top.keys, expected.indices)
     assert (top.weights - expected.values).abs().max() < 1e-6
-    assert seen.top(4, 2, 31, k=999).keys.shape == (S,)
+    assert trace.top(4, 2, 31, k=999).keys.shape == (S,)
 
 
 @settings(max_examples=30)
@@ -122,17 +122,17 @@ def test_cells_are_mean_and_max_of_their_weights(
         patch.setattr(pooling, "BLOCK", block)
         patch.setattr(pooling, "ROWS", share[0])
         patch.setattr(pooling, "SHARE", share[1])
-        seen = built(plain, dtype)
-        level = min(level, seen.levels(4) - 1)
+        trace = built(plain, dtype)
+        level = min(level, trace.levels(4) - 1)
         side = 1 << level
         if overview == 1024:  # then coarse cells come from what was measured
-            seen.statistics(4)
+            trace.statistics(4)
         elif overview is not None:  # or from an overview that is made for them
             patch.setattr(trace_module, "cell_side", lambda n: statistics.cell_side(n, overview))
         shape = -(-T // side), -(-S // side)
         rows, cols = data.draw(spans_of(shape[0])), data.draw(spans_of(shape[1]))
-        mean, most = seen.cells(4, 2, level, rows, cols, batch=1, hide_sink=hide_sink)
-        shown = all_weights(seen)[1, 2]
+        mean, most = trace.cells(4, 2, level, rows, cols, batch=1, hide_sink=hide_sink)
+        shown = all_weights(trace)[1, 2]
         shown[:, : int(hide_sink)] = 0
         expected = [
             [shown[r : r + side, c : c + side] for c in range(0, S, side)]
@@ -168,20 +168,20 @@ def test_cells_are_computed_by_threads_that_work_alone_and_others_keep_theirs():
 
 def test_the_last_level_fits_a_page_and_the_cache_stays_small(monkeypatch):
     monkeypatch.setattr(trace_module, "PAGE", 4)
-    seen = built(cache_bytes=3 * 2 * 4 * 16)
-    assert seen.levels(4) == 5  # 47 / 2^4 is at most 4, 47 / 2^3 is not
-    assert seen.cells(4, 0, -1).mean.shape == (3, 3)
-    seen.cells(4, 0, 0)
-    assert len(seen._pages._values) == 3
+    trace = built(cache_bytes=3 * 2 * 4 * 16)
+    assert trace.levels(4) == 5  # 47 / 2^4 is at most 4, 47 / 2^3 is not
+    assert trace.cells(4, 0, -1).mean.shape == (3, 3)
+    trace.cells(4, 0, 0)
+    assert len(trace._pages._values) == 3
 
 
 def test_many_threads_may_ask_at_once(monkeypatch):
     monkeypatch.setattr(trace_module, "PAGE", 4)
     monkeypatch.setattr(trace_module, "cell_side", lambda n: 2)
-    seen, alone = built(cache_bytes=2 * 2 * 4 * 16), built()
+    trace, alone = built(cache_bytes=2 * 2 * 4 * 16), built()
     asked = [(head, level) for level in (0, 1, 2) for head in range(H)] * 3
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda one: seen.cells(4, *one), asked))
+        found = list(pool.map(lambda one: trace.cells(4, *one), asked))
     for one, cells in zip(asked, found, strict=True):
         assert torch.equal(cells.max, alone.cells(4, *one).max)
 
@@ -195,12 +195,12 @@ def test_cells_of_a_long_map_are_the_overview_that_was_measured():
     layer = Layer(0, "here", "self")
     pair = []
     for measured in (True, False):
-        seen = Trace([layer])
+        trace = Trace([layer])
         calls = [RecordedCall(0, n, 0, n, mask, Scoring())]
-        seen.layer_traces[0] = LayerTrace(layer, (1, 1, n, n), calls, q, k, lse)
+        trace.layer_traces[0] = LayerTrace(layer, (1, 1, n, n), calls, q, k, lse)
         if measured:
-            assert seen.statistics(0).overview_cell == (8, 8)
-        pair.append(seen.cells(0, 0, 4))
+            assert trace.statistics(0).overview_cell == (8, 8)
+        pair.append(trace.cells(0, 0, 4))
     for ours, theirs in zip(*pair, strict=True):
         assert ours.shape == (157, 157)
         assert (ours - theirs).abs().max() < 1e-6
@@ -218,16 +218,16 @@ def test_cells_of_a_long_map_are_the_overview_that_was_measured():
         (lambda s: s.cells(4, 0, 9), "level 9 does not exist"),
     ],
 )
-def test_what_does_not_exist_is_named(seen, ask, message):
+def test_what_does_not_exist_is_named(trace, ask, message):
     with pytest.raises(InputError, match=message) as caught:
-        ask(seen)
+        ask(trace)
     assert caught.value.hint
 
 
-def test_answers_too_large_are_refused_with_a_way_out(seen, monkeypatch):
+def test_answers_too_large_are_refused_with_a_way_out(trace, monkeypatch):
     monkeypatch.setattr(trace_module, "MAX_CELLS", 100)
-    for ask in (lambda: seen.weights(4), lambda: seen.tile(4, 0), lambda: seen.cells(4, 0, 0)):
-        with pytest.raises(InputError, match="more than 100 at once") as caught:
+    for ask in (lambda: trace.weights(4), lambda: trace.tile(4, 0), lambda: trace.cells(4, 0, 0)):
+        with pytest.raises(InputError, match="numbers, more than 100") as caught:
             ask()
         assert "tile" in caught.value.hint
 
@@ -237,32 +237,32 @@ def test_a_layer_that_did_not_run_is_named():
         Trace([Layer(4, "x", "self")]).tile(4, 0)
 
 
-def test_a_file_holds_everything(seen, whole, tmp_path):
-    seen = built()
-    seen.ids = torch.arange(B * S).view(B, S)
-    seen.tokens = [["小", b"\xe7\x8c", "x"], ["y"]]
-    seen.source_tokens = ["a", "b"]
-    seen.about = {"text": "小猫 x", "offsets": [[0, 1], [1, 3]]}
-    entropy = seen.statistics(4).entropy
-    seen.save(tmp_path / "x.glass")
+def test_a_file_holds_everything(trace, whole, tmp_path):
+    trace = built()
+    trace.ids = torch.arange(B * S).view(B, S)
+    trace.tokens = [["小", b"\xe7\x8c", "x"], ["y"]]
+    trace.source_tokens = ["a", "b"]
+    trace.about = {"text": "小猫 x", "offsets": [[0, 1], [1, 3]]}
+    entropy = trace.statistics(4).entropy
+    trace.save(tmp_path / "x.glass")
     again = open_glass(tmp_path / "x.glass")
-    assert again.layers == seen.layers
+    assert again.layers == trace.layers
     assert again.model == "Made up"
-    assert torch.equal(again.weights(4), seen.weights(4))
-    assert torch.equal(again.ids, seen.ids)
+    assert torch.equal(again.weights(4), trace.weights(4))
+    assert torch.equal(again.ids, trace.ids)
     assert again.tokens == [["小", b"\xe7\x8c", "x"], ["y"]]
     assert again.source_tokens == [["a", "b"]]
-    assert again.about == seen.about
+    assert again.about == trace.about
     assert torch.equal(again.statistics(4).entropy, entropy)
-    assert again.statistics(4).overview_cell == seen.statistics(4).overview_cell
+    assert again.statistics(4).overview_cell == trace.statistics(4).overview_cell
     again.save(tmp_path / "x.glass")  # over itself
-    assert torch.equal(open_glass(tmp_path / "x.glass").weights(4), seen.weights(4))
+    assert torch.equal(open_glass(tmp_path / "x.glass").weights(4), trace.weights(4))
     assert [p.name for p in tmp_path.iterdir()] == ["x.glass"]
     with pytest.raises(InputError, match="cannot be written"):
-        seen.save(tmp_path / "no such folder" / "x.glass")
-    seen.about = {"no": object()}
+        trace.save(tmp_path / "no such folder" / "x.glass")
+    trace.about = {"no": object()}
     with pytest.raises(InputError, match="JSON"):
-        seen.save(tmp_path / "x.glass")
+        trace.save(tmp_path / "x.glass")
 
 
 @pytest.mark.parametrize("keep", ["tensors", "statistics", "both"])
@@ -271,41 +271,41 @@ def test_a_recording_comes_back_from_its_file_in_its_own_dtype(tmp_path, keep):
     torch.manual_seed(0)
     model = GPT(GPTConfig(vocab_size=31, n_layers=2, n_heads=2, d_model=20, positions="alibi"))
     ids = torch.randint(31, (2, 13))
-    with observing(model.bfloat16().eval(), keep=keep, ids=ids, tokens=[list("ab")] * 2) as seen:
+    with observing(model.bfloat16().eval(), keep=keep, ids=ids, tokens=[list("ab")] * 2) as trace:
         model(ids)
-    seen.save(tmp_path / "x.glass")
+    trace.save(tmp_path / "x.glass")
     again = open_glass(tmp_path / "x.glass")
     if keep != "statistics":
         assert again.layer_traces[0].q.dtype == torch.bfloat16
-        assert torch.equal(again.weights(1), seen.weights(1))
+        assert torch.equal(again.weights(1), trace.weights(1))
     else:
         with pytest.raises(RecordingError, match="without its queries"):
             again.weights(1)
-    assert torch.equal(again.statistics(1).top_keys, seen.statistics(1).top_keys)
-    assert (again.statistics(1).induction - seen.statistics(1).induction).abs().max() < 1e-6
+    assert torch.equal(again.statistics(1).top_keys, trace.statistics(1).top_keys)
+    assert (again.statistics(1).induction - trace.statistics(1).induction).abs().max() < 1e-6
 
 
 def test_masks_that_layers_share_lie_in_the_file_once(tmp_path):
-    seen = built()
-    record, dense = seen.layer_traces[4], torch.rand(1, 1, T, S).expand(B, 1, T, S) > 0.5
+    trace = built()
+    record, dense = trace.layer_traces[4], torch.rand(1, 1, T, S).expand(B, 1, T, S) > 0.5
     for index in (4, 5):
         layer = Layer(index, f"layer {index}", "self")
-        seen.replace_layer(layer)
+        trace.replace_layer(layer)
         calls = [RecordedCall(0, T, 0, S, Mask(dense=dense), Scoring())]
-        seen.layer_traces[index] = replace(record, layer=layer, calls=calls)
-    seen.save(tmp_path / "x.glass")
+        trace.layer_traces[index] = replace(record, layer=layer, calls=calls)
+    trace.save(tmp_path / "x.glass")
     with safe_open(tmp_path / "x.glass", framework="pt") as file:
         assert sorted(file.keys()) == ["4.0.dense", "4.k", "4.lse", "4.q"]
-    assert torch.equal(open_glass(tmp_path / "x.glass").weights(5), seen.weights(5))
+    assert torch.equal(open_glass(tmp_path / "x.glass").weights(5), trace.weights(5))
 
 
 def test_opening_does_not_read_it_all(tmp_path):
     n, layer = 2**20, Layer(0, "here", "self")
     q = torch.zeros(1, 1, n, 32)  # 128 MiB
-    seen = Trace([layer])
+    trace = Trace([layer])
     calls, lse = [RecordedCall(0, n, 0, 1, Mask(), Scoring())], torch.zeros(1, 1, n)
-    seen.layer_traces[0] = LayerTrace(layer, (1, 1, n, 1), calls, q, q[:, :, :1], lse)
-    seen.save(tmp_path / "x.glass")
+    trace.layer_traces[0] = LayerTrace(layer, (1, 1, n, 1), calls, q, q[:, :, :1], lse)
+    trace.save(tmp_path / "x.glass")
     code = """
 import sys
 from glasshead.observe.trace import open_glass
@@ -322,9 +322,9 @@ print(peak_memory() - before)
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("glass") / "x.glass"
-    seen = built(tokens=["a"], ids=torch.zeros(B, S, dtype=torch.int64))
-    seen.statistics(4)
-    seen.save(path)
+    trace = built(tokens=["a"], ids=torch.zeros(B, S, dtype=torch.int64))
+    trace.statistics(4)
+    trace.save(path)
     return path
 
 
@@ -359,14 +359,14 @@ def test_no_header_whatever_does_worse_than_an_input_error(file, odd):
         save_file(tensors, path, {"glass": "1", "header": json.dumps(header)})
         holder[key] = kept
         try:
-            seen = open_glass(path)
+            trace = open_glass(path)
         except InputError:
             continue
-        for layer in seen.layers:  # it was harmless after all
+        for layer in trace.layers:  # it was harmless after all
             try:
-                seen.tile(layer.index, 0, slice(0, 3), slice(0, 3))
-                seen.statistics(layer.index)
-                seen.cells(layer.index, 0, 0, slice(0, 2), slice(0, 2))
+                trace.tile(layer.index, 0, slice(0, 3), slice(0, 3))
+                trace.statistics(layer.index)
+                trace.cells(layer.index, 0, 0, slice(0, 2), slice(0, 2))
             except (InputError, RecordingError, ConfigError):
                 pass
 
@@ -390,10 +390,10 @@ def test_other_files_and_newer_versions_are_named(file, tmp_path):
 def test_cells_at_the_border_are_means_of_what_is_there(monkeypatch, measured):
     monkeypatch.setattr(trace_module, "PAGE", 3)
     monkeypatch.setattr(trace_module, "cell_side", lambda n: 2)
-    seen, side = built(), 8
+    trace, side = built(), 8
     if measured:
-        seen.statistics(4)
+        trace.statistics(4)
     r, c = (n // side * side for n in (T, S))  # neither is a multiple of it
-    border = all_weights(seen)[0, 2, r:, c:]
+    border = all_weights(trace)[0, 2, r:, c:]
     assert border.mean() > 1e-3
-    assert abs(seen.cells(4, 2, 3).mean[-1, -1] - border.mean()) < 1e-6
+    assert abs(trace.cells(4, 2, 3).mean[-1, -1] - border.mean()) < 1e-6

@@ -108,11 +108,11 @@ def eager(model, **given):
     return [*out.encoder_attentions, *(one for pair in pairs for one in pair)]
 
 
-def furthest(seen, expected, real):
+def furthest(trace, expected, real):
     """The largest difference over rows that are not padding."""
     worst = 0.0
-    for layer, theirs in zip(seen.layers, expected, strict=True):
-        off = (seen.weights(layer.index) - theirs).abs()
+    for layer, theirs in zip(trace.layers, expected, strict=True):
+        off = (trace.weights(layer.index) - theirs).abs()
         if theirs.shape[2] == real.shape[1]:
             off = off * real.bool()[:, None, :, None]
         worst = max(worst, float(off.max()))
@@ -127,22 +127,22 @@ def test_tiles_are_the_eager_weights_and_the_output_keeps_every_bit(name, paddin
     given = inputs(model, padding)
     implementation = model.config._attn_implementation
     before = model(**given).logits
-    with observing(model) as seen:
+    with observing(model) as trace:
         during = model(**given).logits
     assert torch.equal(before, during)
     assert torch.equal(before, model(**given).logits)
     assert model.config._attn_implementation == implementation
-    assert furthest(seen, eager(model, **given), given["attention_mask"]) < 1e-5
+    assert furthest(trace, eager(model, **given), given["attention_mask"]) < 1e-5
     # No map of T x T is kept for masks that a rule can say.
-    assert all(s.mask.dense is None for r in seen.layer_traces.values() for s in r.calls)
+    assert all(s.mask.dense is None for r in trace.layer_traces.values() for s in r.calls)
 
 
 def test_layers_say_where_they_stand():
     def places(name):
         model = build(name)
-        with torch.no_grad(), observing(model) as seen:
+        with torch.no_grad(), observing(model) as trace:
             model(**inputs(model))
-        return [(layer.part, layer.kind) for layer in seen.layers], seen.layers[-1].name
+        return [(layer.part, layer.kind) for layer in trace.layers], trace.layers[-1].name
 
     decoder = [("decoder", "self"), ("decoder", "cross")]
     assert places("marian") == (
@@ -163,7 +163,7 @@ def test_generating_grows_the_map_of_the_finished_text(name):
     given.pop("decoder_input_ids", None)
     more = {"max_new_tokens": 11, "min_new_tokens": 11, "do_sample": False}
     before = model.generate(**given, **more)
-    with observing(model) as seen:
+    with observing(model) as trace:
         text = model.generate(**given, **more)
     assert torch.equal(before, text)
     # The last token was written, but never read.
@@ -173,10 +173,10 @@ def test_generating_grows_the_map_of_the_finished_text(name):
         real = torch.cat([real, torch.ones(2, 10, dtype=real.dtype)], 1)
         positions = (real.cumsum(-1) - 1).clamp(min=0)
         expected = eager(model, input_ids=text[:, :-1], attention_mask=real, position_ids=positions)
-    assert furthest(seen, expected, real) < 1e-5
-    for layer, theirs in zip(seen.layers, expected, strict=True):
+    assert furthest(trace, expected, real) < 1e-5
+    for layer, theirs in zip(trace.layers, expected, strict=True):
         # Also the statistics see it as one map.
-        statistics = seen.statistics(layer.index)
+        statistics = trace.statistics(layer.index)
         if theirs.shape[2] != 7:
             heavy = theirs[:, :, -1].max(-1)
             assert (statistics.top_weights[:, :, -1, 0] - heavy.values).abs().max() < 1e-5
@@ -190,11 +190,11 @@ def test_autocast_records_what_the_kernel_was_given(name):
     given = inputs(model)
     with torch.autocast("cpu", torch.bfloat16):
         before = model(**given).logits
-        with observing(model) as seen:
+        with observing(model) as trace:
             assert torch.equal(before, model(**given).logits)
-        for layer in seen.layers:
-            assert seen.layer_traces[layer.index].q.dtype == torch.bfloat16
-            assert (seen.weights(layer.index).sum(-1) - 1).abs().max() < 1e-5
+        for layer in trace.layers:
+            assert trace.layer_traces[layer.index].q.dtype == torch.bfloat16
+            assert (trace.weights(layer.index).sum(-1) - 1).abs().max() < 1e-5
 
 
 @pytest.mark.deep
@@ -206,10 +206,10 @@ def test_a_compiled_model_is_recorded_and_afterwards_compiled_as_before():
     compiled = torch.compile(model, backend="eager")
     before = compiled(**given).logits
     for _ in range(2):
-        with observing(compiled) as seen:
+        with observing(compiled) as trace:
             compiled(**given)
-        assert seen.layers[0].name == "model.layers.0.self_attn"
-        assert furthest(seen, expected, given["attention_mask"]) < 1e-5
+        assert trace.layers[0].name == "model.layers.0.self_attn"
+        assert furthest(trace, expected, given["attention_mask"]) < 1e-5
         assert torch.equal(before, compiled(**given).logits)
 
 
@@ -296,10 +296,10 @@ def test_the_attention_of_a_hybrid_is_recorded_where_it_is_chosen():
     model = new(cls, **config)
     given = {"input_ids": inputs(model)["input_ids"]}
     before = model(**given).last_hidden_state
-    with observing(model, layers=["layers.1.self_attn"]) as seen:
+    with observing(model, layers=["layers.1.self_attn"]) as trace:
         assert torch.equal(before, model(**given).last_hidden_state)
     (theirs,) = (one for one in eager(model, **given) if one is not None)
-    assert (seen.weights(0) - theirs).abs().max() < 1e-5
+    assert (trace.weights(0) - theirs).abs().max() < 1e-5
 
 
 @torch.no_grad()

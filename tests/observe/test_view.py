@@ -17,7 +17,7 @@ from tests.observe.recordings import TEXT
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory):
+def trace(tmp_path_factory):
     return recordings.read(tmp_path_factory.mktemp("runs"))
 
 
@@ -26,24 +26,24 @@ def translated(tmp_path_factory):
     return recordings.translated(tmp_path_factory.mktemp("runs"))
 
 
-def test_a_map_of_words_is_the_recorded_weights_merged(seen):
-    view = View(seen)
+def test_a_map_of_words_is_the_recorded_weights_merged(trace):
+    view = View(trace)
     rows, cols = view.sides(1)
     assert [word.text for word in rows][:8] == ["那", "只", "小", "猫", "看", "见", "<", "蝴"]
     shown = view.head((1, 2))
-    expected = merge(seen.weights(1)[0, 2], rows, cols)
+    expected = merge(trace.weights(1)[0, 2], rows, cols)
     torch.testing.assert_close(shown.values, expected, rtol=0, atol=1e-6)
     torch.testing.assert_close(shown.values.sum(-1), torch.ones(len(rows)))
 
 
-def test_tokens_can_be_shown_as_they_are(seen):
-    shown = View(seen, ViewConfig(tokens=True)).head((0, 0))
-    torch.testing.assert_close(shown.values, seen.weights(0)[0, 0])
+def test_tokens_can_be_shown_as_they_are(trace):
+    shown = View(trace, ViewConfig(tokens=True)).head((0, 0))
+    torch.testing.assert_close(shown.values, trace.weights(0)[0, 0])
     assert "⟨E9⟩" in shown.rows
 
 
-def test_without_the_sink_rows_sum_to_one_again(seen):
-    whole, shown = View(seen).head((2, 1)), View(seen, ViewConfig(hide_sink=True)).head((2, 1))
+def test_without_the_sink_rows_sum_to_one_again(trace):
+    whole, shown = View(trace).head((2, 1)), View(trace, ViewConfig(hide_sink=True)).head((2, 1))
     assert shown.cols == whole.cols[1:]
     assert shown.values[0].sum() == 0  # the first word sees nothing else
     torch.testing.assert_close(shown.values[1:].sum(-1), torch.ones(len(shown.rows) - 1))
@@ -51,9 +51,9 @@ def test_without_the_sink_rows_sum_to_one_again(seen):
     torch.testing.assert_close(shown.values[5], rest / rest.sum())
 
 
-def test_a_ratio_of_one_is_equal_attention(seen):
-    plain = View(seen, ViewConfig(tokens=True)).head((1, 0)).values
-    ratio = View(seen, ViewConfig(tokens=True, ratio=True)).head((1, 0)).values
+def test_a_ratio_of_one_is_equal_attention(trace):
+    plain = View(trace, ViewConfig(tokens=True)).head((1, 0)).values
+    ratio = View(trace, ViewConfig(tokens=True, ratio=True)).head((1, 0)).values
     sizes = torch.arange(1, len(plain) + 1)[:, None]
     future = torch.ones_like(plain, dtype=torch.bool).triu(1)
     assert ratio[future].isnan().all()
@@ -63,15 +63,15 @@ def test_a_ratio_of_one_is_equal_attention(seen):
 def test_a_long_text_is_seen_from_afar(tmp_path):
     text = "春江花月夜" * 60
     make_run(tmp_path / "run", CharTokenizer.train(text), max_len=300)
-    seen = open_inspectable(tmp_path / "run").record(text)
-    view = View(seen)
+    trace = open_inspectable(tmp_path / "run").record(text)
+    view = View(trace)
     shown = view.head((1, 1))
     assert (shown.rows, shown.cols, shown.cell) == (None, None, 2)
-    whole = seen.weights(1)[0, 1]
+    whole = trace.weights(1)[0, 1]
     assert shown.values[7, 3].item() == pytest.approx(whole[14:16, 6:8].max().item(), rel=1e-6)
     assert head_sheet(view, (1, 1)).scale == "log"
     with pytest.raises(InputError, match="--hide-sink needs a text of at most 200 words"):
-        View(seen, ViewConfig(hide_sink=True)).head((1, 1))
+        View(trace, ViewConfig(hide_sink=True)).head((1, 1))
     with pytest.raises(InputError, match="at most 200 words, and this one has 300"):
         looks_sheet(view, view.heads(), "夜")
     for suffix in (".png", ".svg"):
@@ -94,8 +94,8 @@ def test_cross_attention_has_the_source_on_top_and_what_is_written_at_the_side(t
     assert not torch.isnan(view.statistic("entropy").values).any()
 
 
-def test_the_heads_that_stand_out_have_the_largest_numbers(seen):
-    view = View(seen)
+def test_the_heads_that_stand_out_have_the_largest_numbers(trace):
+    view = View(trace)
     for one in standout_heads(view):
         name = {"sharpest": "relative_entropy", "broadest": "relative_entropy"}.get(
             one.role, one.role
@@ -108,8 +108,8 @@ def test_the_heads_that_stand_out_have_the_largest_numbers(seen):
     }
 
 
-def test_glances_of_one_head_and_of_all(seen):
-    view = View(seen)
+def test_glances_of_one_head_and_of_all(trace):
+    view = View(trace)
     rows, cols = view.sides(0)
     at = max(n for n, word in enumerate(rows) if word.text == "它")
     one = strongest_keys(view, [(2, 3)], "它", 5)
@@ -123,13 +123,13 @@ def test_glances_of_one_head_and_of_all(seen):
     assert [g.weight for g in every] == sorted((g.weight for g in every), reverse=True)
     for g in every:
         assert g.weight == pytest.approx(float(view.head(g.head).values[at].max()))
-    hidden = strongest_keys(View(seen, ViewConfig(hide_sink=True)), [(2, 3)], "它", 5)
+    hidden = strongest_keys(View(trace, ViewConfig(hide_sink=True)), [(2, 3)], "它", 5)
     assert all(cols[g.place].text == g.word and g.place > 0 for g in hidden)
 
 
-def test_a_token_is_shown_where_it_stands(seen):
-    view = View(seen, ViewConfig(tokens=True))
-    [tokens] = seen.tokens
+def test_a_token_is_shown_where_it_stands(trace):
+    view = View(trace, ViewConfig(tokens=True))
+    [tokens] = trace.tokens
     place = tokens.index(b"\xe9")
     assert [context(tokens, place + n)[1] for n in range(4)] == [
         "那 1/3",

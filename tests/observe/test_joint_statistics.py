@@ -40,13 +40,13 @@ def test_layers_that_wait_for_one_another_are_measured_as_each_alone(name, calls
     model, text = new_gpt(**GPTS[name]), ids(2, 29)
     with observing(model, ids=text) as kept:
         model(text)
-    with observing(model, ids=text, keep="statistics") as seen:
+    with observing(model, ids=text, keep="statistics") as trace:
         model(text)
         assert calls == []
-        same(seen.statistics(1), kept.statistics(1))  # asked for, all that wait are measured
+        same(trace.statistics(1), kept.statistics(1))  # asked for, all that wait are measured
     assert calls == [6]
     for layer in range(3):
-        same(seen.statistics(layer), kept.statistics(layer))
+        same(trace.statistics(layer), kept.statistics(layer))
 
 
 @torch.no_grad()
@@ -55,12 +55,12 @@ def test_layers_wait_for_their_like_only_and_padding_is_theirs(calls):
     source[1, 13:] = source[2, 5:] = target[0, 7:] = PAD
     with observing(model) as kept:
         model(source, target)
-    with observing(model, keep="statistics") as seen:
+    with observing(model, keep="statistics") as trace:
         model(source, target)
-    assert sum(calls) == 3 * len(seen.layers)
+    assert sum(calls) == 3 * len(trace.layers)
     assert max(calls) == 3 * 2  # both layers of the encoder
-    for layer in seen.layers:
-        same(seen.statistics(layer.index), kept.statistics(layer.index))
+    for layer in trace.layers:
+        same(trace.statistics(layer.index), kept.statistics(layer.index))
 
 
 @torch.no_grad()
@@ -94,12 +94,12 @@ def test_the_check_adds_up_long_texts_in_parts(S, monkeypatch):
 @torch.no_grad()
 def test_what_is_kept_is_measured_where_the_model_ran():
     model, text = new_gpt(), ids(1, 29)
-    with observing(model) as seen:
+    with observing(model) as trace:
         model(text)
     with observing(model.cuda()) as there:
         model(text.cuda())
     for i in range(3):
-        ours, found = seen.statistics(i), there.statistics(i)
+        ours, found = trace.statistics(i), there.statistics(i)
         assert (ours.engine, found.engine) == ("tiles", "triton")
         assert found.entropy.is_cpu
         assert found.overview_max is found.overview_mean
