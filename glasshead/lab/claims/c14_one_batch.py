@@ -142,7 +142,7 @@ def judge(evidence: Evidence) -> Finding:
             join_words([TEXTS[f"kind.{kind}"], "×".join(map(str, size))], " ", " ")
             for kind, size in won
         ]
-        words.insert(0, TEXTS["only_at"].format(cases=join_words(cases, zh=", ")))
+        words.insert(0, TEXTS["only_at"].format(cases=join_words(cases)))
     middle = statistics.median(value.value for value in found.values())
     numbers: Numbers = {
         f"loop over batch, {kind}, {B} x {T}": value for (kind, (B, T)), value in found.items()

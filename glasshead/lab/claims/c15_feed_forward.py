@@ -12,7 +12,7 @@ from glasshead.lab.claims.drawing import AGAINST, FOR, GREY, OTHER, draw_band, d
 from glasshead.lab.claims.models import build_seeded, count_parameters
 from glasshead.lab.claims.search import RATES, SEARCH_WORDS, caution, compare_at_best_rates
 from glasshead.lab.claims.stats import Interval, difference, mean
-from glasshead.lab.claims.training import TextTask, fit
+from glasshead.lab.claims.training import TextTask, fit, say_lower
 from glasshead.lab.claims.verdict import Verdict
 from glasshead.lab.texts import Words, join_sentences, join_words, read_texts
 from glasshead.model.gpt import GPT, GPTConfig
@@ -174,14 +174,15 @@ def judge(evidence: Evidence) -> Finding:
     speed = -slow.high > BETTER and on_text.high < BETTER
     words = [
         TEXTS["result"].format(
-            table=table, right=right, steps=evidence["steps"], on_text=on_text, low=low, high=high,
-            gain=-slow.value, speed=TEXTS["speed"] if speed else "", rung5_low=rung5[low],
-            rung5_high=rung5[high], mended=mended,
+            table=table, right=right, steps=evidence["steps"], low=low, high=high,
+            on_text=say_lower(on_text), slow=say_lower(-slow),
+            speed=TEXTS["speed"] if speed else "",
+            rung5_low=rung5[low], rung5_high=rung5[high], mended=mended,
         )
     ]  # fmt: skip
     if verdict is Verdict.HOLDS_WHEN:
         when = _conditions(on_text, helps_table, same_size)
-        words.append(TEXTS["only"].format(when=join_words(when, " and ", "、且")))
+        words.append(TEXTS["only"].format(when=join_words(when, " and ", "，且")))
     if not learned:
         words.append(TEXTS["too_little"])
     tables = {f"table {side}": one for side, one in table["rates"].items()}

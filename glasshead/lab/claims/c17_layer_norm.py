@@ -8,7 +8,7 @@ from glasshead.lab.claims.claim import Budget, Claim, Evidence, Finding, Numbers
 from glasshead.lab.claims.drawing import AGAINST, FOR, GREY, SERIES, draw_band, style_axes
 from glasshead.lab.claims.search import BURST, RATES, SEARCH_WORDS, caution, compare_at_best_rates
 from glasshead.lab.claims.stats import Interval, difference, geometric_mean
-from glasshead.lab.claims.training import LossCurve, TextTask, run_parts
+from glasshead.lab.claims.training import LossCurve, TextTask, run_parts, say_lower
 from glasshead.lab.claims.verdict import Verdict, judge_cases
 from glasshead.lab.texts import join_sentences, join_words, read_texts
 
@@ -126,7 +126,7 @@ def judge(evidence: Evidence) -> Finding:
     words = [
         TEXTS["result"].format(
             sooner=join_words(times, "; ", "；"), steps=evidence["steps"], first=first, last=last,
-            lower_first=lower[first], lower_last=lower[last],
+            lower_first=say_lower(lower[first]), lower_last=say_lower(lower[last]),
             rates={side: courses[str(last)]["rates"][side]["best"] for side in SIDES},
         )
     ]  # fmt: skip

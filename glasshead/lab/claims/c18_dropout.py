@@ -8,7 +8,7 @@ from glasshead.lab.claims.claim import Budget, Claim, Evidence, Finding, Numbers
 from glasshead.lab.claims.drawing import AGAINST, FOR, OTHER, draw_band, style_axes
 from glasshead.lab.claims.search import RATES, SEARCH_WORDS, caution, compare_at_best_rates
 from glasshead.lab.claims.stats import Interval, difference, mean
-from glasshead.lab.claims.training import LossCurve, TextTask
+from glasshead.lab.claims.training import LossCurve, TextTask, say_lower, say_narrower
 from glasshead.lab.claims.verdict import Verdict, combine_verdicts
 from glasshead.lab.texts import Words, join_sentences, join_words, read_texts
 
@@ -141,7 +141,12 @@ def judge(evidence: Evidence) -> Finding:
     }
     for side, effect in effects.items():
         p = f"{float(side):.0%}"
-        words.append(TEXTS["effect"].format(p=p, effect=effect, rate=rate))
+        words.append(
+            TEXTS["effect"].format(
+                p=p, rate=rate, tuned=say_lower(effect.tuned), hard=say_lower(effect.hard),
+                closed=say_narrower(effect.closed), ample=say_lower(effect.ample),
+            )
+        )  # fmt: skip
         early = _first_better_step(pushed, side)
         if early is not None:
             words.append(TEXTS["pays"].format(rate=rate, early=early, steps=steps))

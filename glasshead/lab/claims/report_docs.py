@@ -73,7 +73,7 @@ def _claim(n: int, result: StoredResult, lang: str, say: Mapping[str, str]) -> I
     claim, finding = load_claim(n), result.finding
     source = say["source"].format(source=claim.source[lang])
     yield from (f'<a id="{lang}-{n}"></a>', "", f"## {n}. {claim.title[lang]}", "")
-    yield from (f"> {claim.claim[lang]} ({source})", "")
+    yield from (f"> {say['quoted'].format(claim=claim.claim[lang], source=source)}", "")
     yield from (f"**{VERDICTS[finding.verdict][lang]}** · {finding.words[lang]}", "")
     alt = say["figure"].format(number=n)
     yield from (f"![{alt}](img/claims/{n:02}.{lang}.png)", "")

@@ -46,6 +46,9 @@ class Interval:
     def __str__(self) -> str:
         return format(self, "")
 
+    def __neg__(self) -> "Interval":
+        return Interval(-self.value, -self.high, -self.low)
+
 
 def mean(values: Sequence[float]) -> Interval:
     """

@@ -16,13 +16,26 @@ from glasshead.errors import NotFiniteError
 from glasshead.lab.claims.claim import Budget
 from glasshead.lab.claims.models import build_seeded
 from glasshead.lab.claims.search import BURST
+from glasshead.lab.claims.stats import Interval
 from glasshead.lab.ladder import LadderText, read_text
 from glasshead.lab.processes import map_processes
+from glasshead.lab.texts import Words, read_texts
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.loss import next_token_loss
 from glasshead.text.batches import Batch, TextBatches
 
-__all__ = ["LossCurve", "TextTask", "fit", "loss_on", "run_parts", "story_text"]
+__all__ = [
+    "LossCurve",
+    "TextTask",
+    "fit",
+    "loss_on",
+    "run_parts",
+    "say_lower",
+    "say_narrower",
+    "story_text",
+]
+
+_TEXTS = read_texts(__file__)
 
 Result = TypeVar("Result")
 
@@ -101,6 +114,20 @@ def loss_on(model: GPT, batches: TextBatches) -> Callable[[int], Tensor]:
 def story_text() -> LadderText:
     """Return the generated stories: what `glasshead ladder` reads by default."""
     return read_text(None)
+
+
+def say_lower(by: Interval) -> Words:
+    """Say that a loss is lower by this much, or higher if the value is negative.
+
+    >>> say_lower(Interval(-0.014, -0.02, -0.01)).en
+    'higher by 0.014 [0.010, 0.020]'
+    """
+    return _TEXTS["lower" if by.value >= 0 else "higher"].format(by=by if by.value >= 0 else -by)
+
+
+def say_narrower(by: Interval) -> Words:
+    """Say that a gap is narrower by this much, or wider if the value is negative."""
+    return _TEXTS["narrower" if by.value >= 0 else "wider"].format(by=by if by.value >= 0 else -by)
 
 
 @dataclass(frozen=True)

@@ -74,9 +74,9 @@ def test_the_verdict_goes_by_the_lengths_at_which_it_is_faster(evidence):
 def test_what_was_not_measured_is_not_claimed_and_a_batch_of_one_text_is_called_so(evidence):
     words = CLAIM.judge(with_times(evidence, [3, 4], [2, 3])).words.en
     assert "No GPU was measured" in words
-    assert "full batch is one text" not in words
+    assert "full batch is a single text" not in words
     long = {**with_times(evidence, [1, 1], [2, 3]), "lengths": [5, 4096], "texts": [409, 1]}
-    assert "From 4096 tokens on, a full batch is one text." in CLAIM.judge(long).words.en
+    assert "From 4096 tokens on, a full batch is a single text." in CLAIM.judge(long).words.en
 
 
 def test_both_sides_are_of_one_size(evidence):

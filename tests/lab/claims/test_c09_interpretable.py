@@ -17,7 +17,7 @@ evidence = evidence_fixture(9)
 def test_the_answer_rests_on_the_word_looked_at_but_not_on_one_head(evidence):
     finding = judge(evidence)
     assert finding.verdict is Verdict.HOLDS_WHEN
-    assert "one place" in finding.words.en
+    assert "the only place" in finding.words.en
 
 
 @pytest.mark.deep

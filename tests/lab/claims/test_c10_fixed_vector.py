@@ -25,7 +25,7 @@ def copied(evidence, **sides):
 def test_it_holds_up_to_the_trained_length(honest):
     finding = CLAIM.judge(honest)
     assert finding.verdict is Verdict.HOLDS_WHEN
-    assert "for copying it holds only when sentences are no longer" in finding.words.en
+    assert "for copying it holds only for sentences no longer" in finding.words.en
 
 
 def test_all_sides_are_of_one_size(honest):
@@ -46,9 +46,9 @@ def test_one_cannot_tell_from_a_training_that_taught_nothing(rates):
     tasks = ("copy", "reverse")
     finding = CLAIM.judge(measure_small(10, longest=3, steps=2, rates=rates, tasks=tasks))
     assert finding.verdict is Verdict.UNCLEAR
-    assert "not learned by both" in finding.words.en
+    assert "Not both learned" in finding.words.en
     assert "for reversing one cannot tell" in finding.words.en
-    assert ("Diverged" in finding.words.en) is (rates == (1e30,))
+    assert ("diverged" in finding.words.en) is (rates == (1e30,))
 
 
 def test_reversing_gives_what_was_read_from_its_end():

@@ -67,7 +67,7 @@ def test_it_holds_where_the_text_gains_too_and_size_alone_does_not_do_it(honest)
 def test_it_holds_only_against_fewer_parameters_where_attention_uses_them_better(honest):
     finding = CLAIM.judge(gaining(honest, [0.9]))
     assert finding.verdict is Verdict.HOLDS_WHEN
-    assert "only against fewer parameters: as attention they are worth" in finding.words.en
+    assert "only compared with fewer parameters (spent on attention" in finding.words.en
 
 
 def test_as_good_as_attention_of_the_same_size_is_not_better(honest):
@@ -79,7 +79,7 @@ def test_a_table_that_more_attention_learns_as_well_is_no_case_for_the_feed_forw
     even = {**gaining(honest, [0.9]), "losses": honest["losses"]}
     side = even["losses"]["residual attention"]
     words = CLAIM.judge({**even, "losses": {**even["losses"], "residual wide": side}}).words.en
-    assert "learned by heart, not on the text and against fewer parameters" in words
+    assert "for memorizing, not on the text and compared with fewer parameters" in words
 
 
 def test_speed_is_spoken_of_only_where_it_came_out(honest):
@@ -91,7 +91,7 @@ def test_speed_is_spoken_of_only_where_it_came_out(honest):
     for ends, speed in (([2.3, 2.0], True), ([2.3, 1.8], False), ([2.5, 2.0], False)):
         wide = {lr: [loss] for lr, loss in zip(base, ends, strict=True)}
         finding = CLAIM.judge({**two, "losses": {**losses, "residual wide": wide}})
-        assert ("speed" in finding.words.en) is speed
+        assert ("learns faster" in finding.words.en) is speed
 
 
 @LANGS

@@ -35,7 +35,7 @@ def test_it_holds_where_it_is_faster_at_every_depth(cut):
 def test_it_holds_only_when_deep_where_it_is_faster_only_there(cut):
     finding = CLAIM.judge(faster(cut, 2, 2))
     assert finding.verdict is Verdict.HOLDS_WHEN
-    assert "2 layers or more" in finding.words.en
+    assert "only from 2 layers on" in finding.words.en
 
 
 def test_it_does_not_hold_where_the_norm_is_slower(cut):
@@ -75,7 +75,7 @@ def test_it_holds_with_curves_that_level_off_later_without_a_norm(cut):
 def test_only_an_unbroken_run_of_depths_is_called_or_more(cut):
     finding = CLAIM.judge(shaped(cut, {1: (3.0, 3.0), 6: (4.0, 1.7), 24: (3.0, 3.0)}))
     assert finding.verdict is Verdict.HOLDS_WHEN
-    assert "or more" not in finding.words.en
+    assert "layers on" not in finding.words.en
     assert "only at these depths: 6." in finding.words.en
 
 
@@ -86,7 +86,7 @@ def test_a_side_whose_loss_bursts_failed_to_train(cut):
     none[:] = [[3.0] * (len(curve) - 1) + [BURST] for curve in none]
     finding = CLAIM.judge(both)
     assert finding.verdict is Verdict.HOLDS
-    assert "At depth 6, 2 of 2 without a norm failed to train." in finding.words.en
+    assert "At depth 6, 2 of 2 trainings without a norm failed." in finding.words.en
     norm[:] = none
     finding = CLAIM.judge(both)
     assert finding.verdict is Verdict.HOLDS_WHEN

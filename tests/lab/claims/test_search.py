@@ -88,7 +88,7 @@ def test_a_result_whose_training_diverges_is_data():
     assert found["one"].results == [1.0, 9.0, BURST]
     assert found["one"].diverged == [5, 7]
     words = caution({"one": found["one"].evidence()}, {"one": Words("this", "这个")})
-    assert words.en == "Diverged, which counts as nothing learned: this (seed 5, 7)."
+    assert words.en == "Training diverged, which counts as nothing learned: this (seed 5, 7)."
     assert "这个（种子 5、7）" in words.zh
     with pytest.raises(NotFiniteError):  # what it counts as was not said
         compare_at_best_rates(budget, ("one",), run, lambda score: score, (0.01,))
