@@ -1,4 +1,5 @@
-"""Exact attention at any length: statistics from q, k and the log-sum-exp, tile by tile.
+"""Exact attention at any length: record any model, then compute weights and statistics in tiles.
 
-Read `statistics.py` first: it says what is measured. `tiled.py` and `kernel.py` measure it.
+Start with `recording.py` (`observing`), `trace.py` (what it returns) and `statistics.py` (what is
+measured of each head).
 """
