@@ -1,20 +1,20 @@
-"""Every mistake a user can make, one tree.
+"""All errors that a user can cause, as one tree.
 
-    GlassheadError            str(error) is one line that names the thing and its value;
+    GlassheadError            str(error) is one line that says what is wrong, with the value;
     |                         error.hint says what to do about it
     +-- ConfigError           a setting that cannot work, alone or with the others
     +-- ShapeError            tensors that do not fit together, or of the wrong dtype
     +-- MaskError             a mask of the wrong dtype or shape
     +-- NotFiniteError        NaN where a number is needed
-    +-- BackendError          a backend that does not exist or cannot serve the call
+    +-- BackendError          a backend that does not exist or cannot run the call
     +-- RecordingError        attention that cannot be recorded exactly, or was not recorded
-    +-- AblationError         attention that cannot be changed as asked, or did not run
-    +-- CheckpointError       a run's folder that cannot be read, written or gone on with
-    +-- InputError            words, vectors or files that cannot be read as asked
-    |   +-- UnknownCharacterError   a character that the training text did not have
-    +-- NotFoundError         something that is not served, or no longer
-    +-- BusyError             more requests than the server takes at once
-        +-- ClosingError      the server ends before it gets to a request
+    +-- AblationError         attention that cannot be changed as requested, or did not run
+    +-- CheckpointError       a run's folder that cannot be read, written or continued
+    +-- InputError            words, vectors or files that cannot be used
+    |   +-- UnknownCharacterError   a character that is not in the training text
+    +-- NotFoundError         something that the server does not have (any more)
+    +-- BusyError             more requests than the server accepts at once
+        +-- ClosingError      the server stops before it handles a request
 
 The command line prints the line, a blank line and `hint: ...`, and exits with code 2.
 """
@@ -49,7 +49,7 @@ __all__ = [
 
 
 class GlassheadError(ValueError):
-    """A mistake that one line can explain and one hint can mend.
+    """An error that a user can fix: one line that explains it, and a hint.
 
     >>> import glasshead
     >>> try:
@@ -121,7 +121,7 @@ class ClosingError(BusyError):
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """A hint for a word that is none of the choices.
+    """Return a hint for a word that is not one of the choices.
 
     >>> did_you_mean("CASUAL", ["causal", "window"])
     "did you mean 'causal'?"
@@ -132,7 +132,7 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
 
 
 def install_command(extra: str) -> str:
-    """What adds an extra, typed in the clone that the package is installed from.
+    """Return the command that installs an extra, to be run in the clone of the repository.
 
     >>> install_command("hf")
     'pip install -e ".[hf]" -c constraints.txt'
@@ -145,7 +145,7 @@ def install_hint(extra: str) -> str:
 
 
 def near_file(path: str | Path, otherwise: str) -> str:
-    """A hint for a path where nothing lies: what has nearly that name, or `otherwise`.
+    """Return a hint for a path that does not exist: a similar name, or `otherwise`.
 
     >>> near_file(Path(__file__).with_name("erors.py"), "").endswith("errors.py'?")
     True
@@ -159,19 +159,19 @@ def near_file(path: str | Path, otherwise: str) -> str:
             return otherwise
         return f"there is no folder {path.parent} either; {near_file(path.parent, otherwise)}"
     names = sorted(found - {path.name})
-    # Who forgets an ending means the file that has one.
-    ended = (name for name in names if name.partition(".")[0] == path.name)
-    near = next(ended, None) or nearest(path.name, names)
+    # The name of a file without its ending means that file.
+    same_stem = (name for name in names if name.partition(".")[0] == path.name)
+    near = next(same_stem, None) or nearest(path.name, names)
     return f"did you mean '{path.parent / near}'?" if near else otherwise
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The choice that begins with the word, or else is most like it, letters large or small.
+    """Return the choice that starts with the word, or is most similar to it, ignoring case.
 
     >>> nearest("--temp", ["--stop", "--temperature"])
     '--temperature'
     """
-    small, word = {choice.casefold(): choice for choice in known}, word.casefold()
-    begun = [choice for choice in small if choice.startswith(word) and len(word.strip("-")) > 2]
-    near = begun[:1] or get_close_matches(word, small, n=1)
-    return small[near[0]] if near else None
+    lower, word = {choice.casefold(): choice for choice in known}, word.casefold()
+    longer = [choice for choice in lower if choice.startswith(word) and len(word.strip("-")) > 2]
+    near = longer[:1] or get_close_matches(word, lower, n=1)
+    return lower[near[0]] if near else None

@@ -21,8 +21,8 @@ from torch import Tensor
 from glasshead.errors import ConfigError, NotFiniteError, UnknownCharacterError
 from glasshead.generation.step import eval_mode
 from glasshead.model.gpt import GPT
+from glasshead.text.base_tokenizer import Ids
 from glasshead.text.bpe import Cutter
-from glasshead.text.table_tokenizer import Ids
 from glasshead.text.tokenizer import Tokenizer
 
 __all__ = ["Score", "Surprises", "encoded", "surprises"]

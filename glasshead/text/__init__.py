@@ -1,1 +1,1 @@
-"""Text becomes ids: tokenizers, corpora, stores of ids, and batches."""
+"""From text to ids: tokenizers, corpora, stores of ids, and batches."""

@@ -1,7 +1,7 @@
-"""Ids become batches. A batch is a pure function of (seed, step): resuming needs only the step.
+"""Batches of ids. A batch is a pure function of (seed, step), so resuming needs only the step.
 
-The draws are raw Philox numbers, which are the same on every machine and for every release of
-NumPy; nothing is remembered from one batch to the next but what could be computed again.
+Random numbers are raw Philox output, which is the same on every machine and for every release of
+NumPy.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,11 +17,11 @@ from glasshead.errors import ConfigError, InputError
 
 __all__ = ["Batch", "PairBatch", "PairBatches", "Rows", "TextBatches", "draw"]
 
-CHUNK = 64  # steps whose offsets are drawn together: setting up a generator costs as much as a step
+CHUNK = 64  # steps whose offsets are drawn at once: creating a generator costs as much as a step
 
 
 def draw(seed: int, number: int, count: int) -> NDArray[np.uint64]:
-    """The same numbers for the same seed and number, always."""
+    """Return `count` random numbers that depend only on the seed and the number."""
     key = np.array([seed % 2**64, number], dtype=np.uint64)
     return np.random.Philox(key=key).random_raw(count)
 
@@ -38,7 +38,7 @@ class Batch:
 
 
 class TextBatches:
-    """Windows of a long row of ids, from anywhere in it.
+    """Random windows of a long sequence of ids.
 
     >>> batches = TextBatches(np.arange(100), batch_size=2, block=3, seed=1)
     >>> batch = batches.at(7)
@@ -59,7 +59,7 @@ class TextBatches:
                 hint=f"use a longer text, or a block of at most {max(len(ids) - 1, 1)}",
             )
         self.batch_size, self.block, self.seed = batch_size, block, seed
-        self.ids = np.asarray(ids)  # a memmap's plain view: indexing it is several times faster
+        self.ids = np.asarray(ids)  # indexing the plain view of a memmap is several times faster
         self._starts = len(ids) - block
         self._window = np.arange(block + 1)
         self._chunk, self._offsets = -1, np.zeros((CHUNK, batch_size), dtype=np.int64)
@@ -68,7 +68,7 @@ class TextBatches:
         return self._gather(self.offsets(step))
 
     def offsets(self, step: int) -> NDArray[np.int64]:
-        """Where the windows of a batch begin, (B,)."""
+        """Return where the windows of a batch start, (B,)."""
         _check_step(step)
         chunk, row = divmod(step, CHUNK)
         if chunk != self._chunk:
@@ -79,7 +79,7 @@ class TextBatches:
         return self._offsets[row]
 
     def evenly_spaced(self, n: int) -> list[Batch]:
-        """n batches from evenly spaced places, the first and the last window among them."""
+        """Return n batches of evenly spaced windows, including the first and the last."""
         rows = n * self.batch_size
         offsets = np.arange(rows) * (self._starts - 1) // max(rows - 1, 1)
         return [self._gather(some) for some in offsets.reshape(n, self.batch_size)]
@@ -98,12 +98,12 @@ class PairBatch:
 
 
 class PairBatches:
-    """Pairs of similar length together, as many as fit `max_tokens`, each once an epoch.
+    """Batches of pairs of similar length, as many as fit `max_tokens`; each pair once per epoch.
 
-    A batch costs rows times the longer of its two widths, padding included. Which lengths meet is
-    the same in every epoch; which pairs of a length meet, and the order of batches, is drawn anew.
-    `spelled` may give each epoch the same pairs in other ids, a little longer: batches then cost
-    a little more, and there are as many of them.
+    A batch costs rows times the longer of its two widths, padding included. The cuts between
+    lengths are the same in every epoch; pairs of equal length and the order of batches are
+    shuffled. `encode_epoch` can return other ids of the same pairs for each epoch (BPE-dropout);
+    if they are longer, batches cost a little more than `max_tokens`.
     """
 
     def __init__(
@@ -117,15 +117,16 @@ class PairBatches:
         bos: int,
         eos: int,
         lines: Sequence[int] | None = None,
-        spelled: "Callable[[int], tuple[Rows, Rows]] | None" = None,
+        encode_epoch: "Callable[[int], tuple[Rows, Rows]] | None" = None,
     ) -> None:
         if len(src_ids) != len(tgt_ids) or not len(src_ids):
             raise InputError(
                 f"{len(src_ids)} sources and {len(tgt_ids)} targets do not make pairs",
-                hint="give as many of one as of the other, and at least one",
+                hint="give as many sources as targets, and at least one",
             )
         self.seed, self.pad, self.bos, self.eos = seed, pad, bos, eos
-        self._source, self._target, self._spelled = Rows.of(src_ids), Rows.of(tgt_ids), spelled
+        self._source, self._target = Rows.from_lists(src_ids), Rows.from_lists(tgt_ids)
+        self._encode_epoch = encode_epoch
         self._sizes = np.maximum(self._source.lengths, self._target.lengths + 1)
         for problem, text in (
             (self._sizes > max_tokens, f"is longer than max_tokens ({max_tokens})"),
@@ -135,9 +136,9 @@ class PairBatches:
                 index = int(np.argmax(problem))
                 line = index + 1 if lines is None else lines[index]
                 raise InputError(
-                    f"the pair of line {line} {text}: {self._source.lengths[index]} and "
+                    f"the pair on line {line} {text}: {self._source.lengths[index]} and "
                     f"{self._target.lengths[index] + 1} ids",
-                    hint="leave the line out, or raise max_tokens",
+                    hint="remove the line, or raise max_tokens",
                 )
         self._cuts = _cuts(np.sort(self._sizes), max_tokens)
         self._epoch, self._plan = -1, [np.zeros(0, dtype=np.int64)]
@@ -145,9 +146,6 @@ class PairBatches:
     @property
     def steps_per_epoch(self) -> int:
         return len(self._cuts) + 1
-
-    def epoch(self, step: int) -> int:
-        return step // self.steps_per_epoch
 
     def at(self, step: int) -> PairBatch:
         _check_step(step)
@@ -164,8 +162,8 @@ class PairBatches:
     def _rows(self, step: int) -> NDArray[np.int64]:
         epoch, index = divmod(step, self.steps_per_epoch)
         if epoch != self._epoch:
-            if self._spelled:
-                self._source, self._target = self._spelled(epoch)
+            if self._encode_epoch:
+                self._source, self._target = self._encode_epoch(epoch)
                 self._sizes = np.maximum(self._source.lengths, self._target.lengths + 1)
             draws = draw(self.seed, epoch, len(self._sizes) + self.steps_per_epoch)
             ties, order = draws[: len(self._sizes)], draws[len(self._sizes) :]
@@ -176,16 +174,16 @@ class PairBatches:
 
 
 class Rows:
-    """Rows of different lengths, laid end to end."""
+    """Rows of different lengths, stored end to end."""
 
     def __init__(self, flat: NDArray[Any], lengths: NDArray[np.int64]) -> None:
         self.lengths = lengths
         self._starts = np.cumsum(lengths) - lengths
-        # The last entry is there to be looked at, never used, beyond the end of the last row.
+        # `pad` reads one entry past the last row and ignores it.
         self._flat = np.append(flat.astype(np.int64), 0)
 
     @classmethod
-    def of(cls, rows: Sequence[Sequence[int] | NDArray[Any]]) -> "Rows":
+    def from_lists(cls, rows: Sequence[Sequence[int] | NDArray[Any]]) -> "Rows":
         lengths = np.array([len(row) for row in rows], dtype=np.int64)
         return cls(np.concatenate([np.asarray(row, dtype=np.int64) for row in rows]), lengths)
 
@@ -193,6 +191,7 @@ class Rows:
         return self._flat[self._starts[row] : self._starts[row] + self.lengths[row]]
 
     def pad(self, rows: NDArray[np.int64], pad: int) -> NDArray[np.int64]:
+        """Return these rows as a matrix, padded on the right."""
         lengths = self.lengths[rows]
         column = np.arange(lengths.max())
         inside = column < lengths[:, None]  # (B, T)
@@ -201,7 +200,7 @@ class Rows:
 
 
 def _cuts(sizes: NDArray[np.int64], max_tokens: int) -> list[int]:
-    """Where to cut ascending sizes, each group as long as its last size times its rows allows."""
+    """Cut ascending sizes into groups: rows times the largest size is at most `max_tokens`."""
     cuts: list[int] = []
     start = 0
     while True:

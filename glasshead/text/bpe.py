@@ -8,7 +8,7 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from glasshead.errors import ConfigError, InputError
-from glasshead.text.table_tokenizer import Ids, TableTokenizer, number_specials, utf8
+from glasshead.text.base_tokenizer import Ids, Tokenizer, number_specials, utf8
 
 __all__ = [
     "VISIBLE_BYTES",
@@ -20,9 +20,9 @@ __all__ = [
     "token_to_bytes",
 ]
 
-# A word is a run of letters with the space before it; Chinese and Japanese runs stand apart from
-# Latin ones; numbers go by three digits. Line ends share a word with nothing else, which is what
-# lets a long text be cut at lines (see Cutter).
+# A word is a run of letters with the space before it; Chinese and Japanese runs are separate from
+# Latin ones; numbers have up to three digits. Line ends are words of their own, so that a long text
+# can be cut at lines (see Cutter).
 _CJK = r"\p{Han}\p{Hiragana}\p{Katakana}"
 _WORDS = "|".join(
     [
@@ -39,6 +39,7 @@ _WORDS = "|".join(
 
 
 def split_words() -> pre_tokenizers.PreTokenizer:
+    """Return a pre-tokenizer that splits text into the words above."""
     return pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(tokenizers.Regex(_WORDS), "isolated"),
@@ -48,14 +49,14 @@ def split_words() -> pre_tokenizers.PreTokenizer:
 
 
 def split_gpt2_words() -> pre_tokenizers.PreTokenizer:
-    """As GPT-2 cuts them, which every program knows how to."""
+    """Return the pre-tokenizer of GPT-2, which other programs know too."""
     return pre_tokenizers.ByteLevel(add_prefix_space=False)
 
 
 def _visible_bytes() -> dict[str, int]:
-    """The character by which a byte-level vocabulary writes each byte -> that byte.
+    """Map each character of a byte-level vocabulary to its byte.
 
-    Bytes that print as Latin-1 stand for themselves, the others for U+0100, U+0101, ...
+    Bytes that are printable in Latin-1 are written as themselves, the others as U+0100, U+0101, ...
     """
     printing = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [value for value in range(256) if value not in printing]
@@ -66,8 +67,8 @@ def _visible_bytes() -> dict[str, int]:
 VISIBLE_BYTES = _visible_bytes()
 
 
-class BPETokenizer(TableTokenizer):
-    """Byte-level BPE; its file is a Hugging Face `tokenizer.json`, ours or another's.
+class BPETokenizer(Tokenizer):
+    """Byte-level BPE, stored as a `tokenizer.json` of Hugging Face.
 
     >>> tokenizer = BPETokenizer.train("low lower lowest low low", vocab_size=260)
     >>> [tokenizer.token_bytes(token) for token in tokenizer.encode_ids("low slow")]
@@ -77,7 +78,7 @@ class BPETokenizer(TableTokenizer):
     kind = "bpe"
 
     def __init__(self, inner: tokenizers.Tokenizer) -> None:
-        # Off by default and not kept in the file; without it a typed <eos> becomes the special.
+        # Off by default and not stored; without it, "<eos>" in a text becomes the special token.
         inner.encode_special_tokens = True
         self._inner = inner
         added = inner.get_added_tokens_decoder()
@@ -91,7 +92,7 @@ class BPETokenizer(TableTokenizer):
         missing = {bytes([value]) for value in range(256)}.difference(table)
         if missing:
             raise InputError(
-                f"the vocabulary lacks {len(missing)} of the 256 bytes, so some text has no ids",
+                f"the vocabulary lacks {len(missing)} of the 256 bytes, so some texts have no ids",
                 hint="train one with BPETokenizer.train, or use a GPT-2 style tokenizer",
             )
         specials = {str(token.content): number for number, token in added.items() if token.special}
@@ -106,15 +107,15 @@ class BPETokenizer(TableTokenizer):
         specials: Sequence[str] = (),
         cut: Callable[[], pre_tokenizers.PreTokenizer] = split_words,
     ) -> "BPETokenizer":
-        """Learn merges from the texts; the vocabulary is smaller when they run out of pairs.
+        """Learn merges from the texts, never across the words that the pre-tokenizer `cut` makes.
 
-        No merge reaches across the words that `cut` makes of a text.
+        The vocabulary is smaller than `vocab_size` if the texts run out of pairs to merge.
         """
         least = 256 + len(number_specials(specials, first=0))
         if vocab_size < least:
             raise ConfigError(
                 f"vocab_size ({vocab_size}) must be at least {least}: "
-                f"256 bytes and {len(specials)} specials",
+                f"256 bytes and {len(specials)} special tokens",
                 hint="choose a larger vocab_size, or the byte tokenizer",
             )
         inner = tokenizers.Tokenizer(models.BPE())
@@ -137,17 +138,17 @@ class BPETokenizer(TableTokenizer):
             for piece in _pieces(text)
         ]
         ids = np.concatenate(parts).astype(np.int32) if parts else np.zeros(0, dtype=np.int32)
-        # A tokenizer.json from elsewhere may drop or change text in ways no field tells.
+        # A foreign tokenizer.json may drop or change text in ways that none of its fields shows.
         kept, size = int(self.byte_lengths[ids].sum()), len(utf8(text))
         if kept != size:
             raise InputError(
-                f"the tokenizer gives back {kept} of the text's {size} bytes",
-                hint="use a tokenizer that keeps text as it is, or train one",
+                f"the tokenizer keeps only {kept} of the text's {size} bytes",
+                hint="use a tokenizer that does not change text, or train one",
             )
         return ids
 
     def words(self, text: str) -> list[str]:
-        """The pieces that no merge reaches across, each byte written as one character.
+        """Split a text into the words that merges stay within, one character for each byte.
 
         >>> BPETokenizer.train("low", vocab_size=256).words("low lower")
         ['low', 'Ġlower']
@@ -161,45 +162,45 @@ class BPETokenizer(TableTokenizer):
 
 
 def empty_table(vocabulary: Mapping[str, int]) -> list[bytes]:
-    """An entry for each id."""
+    """Return a table with an empty entry for each id."""
     check_ids(vocabulary.values())
     return [b""] * (max(vocabulary.values(), default=-1) + 1)
 
 
 def check_ids(numbers: Collection[int]) -> None:
-    """Ids far beyond the number of tokens are a mistake, or meant to fill the memory."""
+    """Raise if ids are far beyond the number of tokens, which would fill the memory."""
     if numbers and max(numbers) > 2 * len(numbers) + 100_000:
         raise InputError(
             f"the vocabulary has {len(numbers)} tokens, but ids up to {max(numbers)}",
-            hint="the file is damaged; take it anew",
+            hint="the file is damaged; get it again",
         )
 
 
 def find_marks(inner: tokenizers.Tokenizer) -> tuple[list[int], list[int]]:
-    """The specials that a tokenizer puts before and behind a whole text."""
+    """Return the special tokens that a tokenizer puts before and after a text."""
     framed, plain = inner.encode("a"), inner.encode("a", add_special_tokens=False)
     start = next((n for n, special in enumerate(framed.special_tokens_mask) if not special), 0)
     return framed.ids[:start], framed.ids[start + len(plain.ids) :]
 
 
 def token_to_bytes(token: str) -> bytes:
+    """Return the bytes of a token of a byte-level vocabulary."""
     try:
         return bytes([VISIBLE_BYTES[character] for character in token])
     except KeyError:
         raise InputError(
-            f"token {token!r} does not spell bytes: this is not a byte-level BPE",
+            f"token {token!r} is not written in bytes: this is not a byte-level BPE",
             hint="train one with BPETokenizer.train, or use a GPT-2 style tokenizer",
         ) from None
 
 
 class Cutter:
-    """Cuts a long text into pieces whose ids, put together, are the ids of the whole.
+    """Cuts a long text into pieces whose ids, concatenated, are the ids of the whole.
 
-    A piece ends after a line end that has visible characters on both sides: our words never reach
-    across such a place, nor do those of the GPT-2, GPT-4 and Llama 3 tokenizers (but for GPT-2 a
-    carriage return there joins its line feed). A text that has none for `limit` characters is cut
-    all the same, so that memory stays bounded. Where the cuts fall depends on the text alone, not
-    on the parts in which it arrives.
+    A piece ends after a line end with visible characters on both sides. No word of ours crosses
+    such a place, nor one of the GPT-2, GPT-4 and Llama 3 tokenizers (except that for GPT-2 a
+    carriage return joins its line feed). After `limit` characters without one the text is cut
+    anyway, to bound memory. The cuts depend on the text alone, not on how it arrives.
     """
 
     _PLACE = re.compile(r"\S\r?\n(?=\S)")

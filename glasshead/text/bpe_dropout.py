@@ -1,10 +1,9 @@
-"""BPE-dropout: words cut into pieces at random, each epoch in another way.
+"""BPE-dropout: words are split into pieces at random, differently in each epoch.
 
-A model that sees "lower" as low|er, l|ower and lo|w|er learns what its parts have to do with one
-another; on little data that is worth a lot. Provilkov and others, 2020: at each step of the merging
-every possible merge is dropped with some probability, and the first of those left is done.
-
-Which pieces an epoch has depends on the seed and its number alone.
+A model that sees "lower" as low|er, l|ower and lo|w|er learns how its parts are related, which
+helps when there is little data. As in Provilkov et al. (2020), each possible merge is dropped with
+some probability at each step, and the first remaining one is applied. The pieces of an epoch depend
+only on the seed and the epoch's number.
 """
 
 import json
@@ -20,12 +19,12 @@ from glasshead.text.bpe import BPETokenizer
 
 __all__ = ["BPEDropout"]
 
-WAYS = 32  # of cutting one word; each place where it stands takes one of them
-DRAWS = 1 << 20  # coins, thrown once; each way of each word begins somewhere among them
+WAYS = 32  # random splits of a word; each occurrence uses one of them
+DRAWS = 1 << 20  # coin flips, drawn once; each split of each word starts somewhere among them
 
 
 class BPEDropout:
-    """Texts in pieces.
+    """Texts as ids of randomly chosen pieces.
 
     >>> tokenizer = BPETokenizer.train("low lower lowest low low", vocab_size=262)
     >>> pieces = BPEDropout(tokenizer, ["low lower"] * 9, dropout=0.5, seed=1)
@@ -43,7 +42,7 @@ class BPEDropout:
         seed: int,
         limit: int | None = None,
     ) -> None:
-        """A text of more than `limit` pieces is taken whole, as the tokenizer cuts it."""
+        """A text of more than `limit` pieces is split as the tokenizer splits it."""
         model = json.loads(tokenizer.to_json())["model"]
         self._ids: dict[str, int] = model["vocab"]
         pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"]]
@@ -59,14 +58,14 @@ class BPEDropout:
         self._words = list(numbers)
         self._flat = np.array([number for some in words for number in some], dtype=np.int64)
         self._ends = np.cumsum([len(some) for some in words])
-        # Way 0 of a word is the tokenizer's own, without dropout. What was never needed has
-        # length 0: a word is cut when it is first met.
+        # Way 0 of a word is the tokenizer's own split, without dropout. A word is split when it
+        # is first needed; before that, its length is 0.
         self._pool = array("q")
         self._starts = np.zeros(len(numbers) * (WAYS + 1), dtype=np.int64)
         self._lengths = np.zeros(len(numbers) * (WAYS + 1), dtype=np.int64)
 
     def at(self, epoch: int) -> Rows:
-        """All texts, as this epoch spells them."""
+        """Return the ids of all texts in this epoch."""
         draws = draw(self.seed, epoch + 1, len(self._flat))
         ways = self._flat * (WAYS + 1) + 1 + (draws % np.uint64(WAYS)).astype(np.int64)
         counts = self._counts(ways)
@@ -76,22 +75,22 @@ class BPEDropout:
             ways = np.where(whole, self._flat * (WAYS + 1), ways)
             counts = self._counts(ways)
         lengths = self._lengths[ways]
-        # Piece i of a word lies at the word's start in the pool, plus i.
+        # Piece i of a word is at the word's start in the pool, plus i.
         inside = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         pool = np.frombuffer(self._pool, dtype=np.int64)
         return Rows(pool[np.repeat(self._starts[ways], lengths) + inside], counts)
 
     def _counts(self, ways: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Pieces of each text. Words that were never cut this way are cut now."""
+        """Count the pieces of each text; split the words that are not split yet."""
         wanted = np.unique(ways)
         for way in wanted[self._lengths[wanted] == 0].tolist():
-            pieces = self._cut(*divmod(way, WAYS + 1))
+            pieces = self._split(*divmod(way, WAYS + 1))
             self._starts[way], self._lengths[way] = len(self._pool), len(pieces)
             self._pool.extend(pieces)
         sums = np.append(0, np.cumsum(self._lengths[ways]))[np.append(0, self._ends)]
         return np.diff(sums)
 
-    def _cut(self, number: int, way: int) -> list[int]:
+    def _split(self, number: int, way: int) -> list[int]:
         word, merges, dropped = self._words[number], self._merges, self._dropped
         pieces = [self._ids[character] for character in word]
         at = crc32(f"{way} {word}".encode()) % DRAWS

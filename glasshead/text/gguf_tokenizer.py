@@ -1,4 +1,4 @@
-"""The tokenizer of a GGUF file, which has its vocabulary, its merges and a name for the rest."""
+"""Read and write the tokenizer of a GGUF file: vocabulary, merges, and a name for the rest."""
 
 import json
 from collections.abc import Mapping
@@ -21,13 +21,13 @@ from glasshead.text.tokenizer import (
 
 __all__ = ["read_tokenizer", "tokenizer_fields"]
 
-# What may stand in one piece; of digits up to {digits}.
+# What a piece may consist of; {digits} is how many digits.
 _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{digits}"
     r"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 _NORMAL, _CONTROL, _USER, _UNUSED = 1, 3, 4, 5
-_BESIDE = "put the model's tokenizer.json beside the file"
+_HINT = "put the model's tokenizer.json beside the file"
 
 
 def _split(digits: str) -> Any:
@@ -44,7 +44,7 @@ def _gpt2(*before: Any) -> Any:
     return pre_tokenizers.Sequence([*before, split_gpt2_words()])
 
 
-_WAYS = {
+_PRE_TOKENIZERS = {
     "gpt-2": _gpt2,
     "default": _gpt2,
     "smollm": lambda: _gpt2(pre_tokenizers.Digits(individual_digits=True)),
@@ -54,24 +54,18 @@ _WAYS = {
 
 
 def read_tokenizer(fields: Mapping[str, Any], source: str) -> Tokenizer:
-    """By the fields tokenizer.ggml.*."""
+    """Make a tokenizer of the fields tokenizer.ggml.*."""
 
     def get(name: str) -> Any:
         return fields.get(f"tokenizer.ggml.{name}")
 
-    kind, way, tokens, merges = get("model"), get("pre") or "default", get("tokens"), get("merges")
-    if kind == "llama" and (found := _single(tokens, get("token_type"))) is not None:
+    kind, pre, tokens, merges = get("model"), get("pre") or "default", get("tokens"), get("merges")
+    if kind == "llama" and (found := _read_simple(tokens, get("token_type"))) is not None:
         return found
-    if kind != "gpt2" or way not in _WAYS:
-        raise InputError(
-            f"{source}: its tokenizer ({kind}, {way}) is not known",
-            hint=_BESIDE,
-        )
+    if kind != "gpt2" or pre not in _PRE_TOKENIZERS:
+        raise InputError(f"{source} has an unknown tokenizer ({kind}, {pre})", hint=_HINT)
     if not isinstance(tokens, list) or not isinstance(merges, list):
-        raise InputError(
-            f"{source} lacks the vocabulary or the merges of its tokenizer",
-            hint=_BESIDE,
-        )
+        raise InputError(f"{source} lacks the vocabulary or the merges of its tokenizer", _HINT)
     types = get("token_type") or [_NORMAL] * len(tokens)
     try:
         vocabulary = {
@@ -80,11 +74,10 @@ def read_tokenizer(fields: Mapping[str, Any], source: str) -> Tokenizer:
             if kind_of_token != _UNUSED
         }
         pairs = [tuple(merge.split(" ")) for merge in merges]
-        inner = tokenizers.Tokenizer(
-            models.BPE(vocabulary, pairs, ignore_merges=way == "llama-bpe")
-        )
-        inner.pre_tokenizer, inner.decoder = _WAYS[way](), decoders.ByteLevel()
-        if way == "qwen2":
+        model = models.BPE(vocabulary, pairs, ignore_merges=pre == "llama-bpe")
+        inner = tokenizers.Tokenizer(model)
+        inner.pre_tokenizer, inner.decoder = _PRE_TOKENIZERS[pre](), decoders.ByteLevel()
+        if pre == "qwen2":
             inner.normalizer = normalizers.NFC()
         for kind_of_token, special in ((_CONTROL, True), (_USER, False)):
             named = [t for t, n in zip(tokens, types, strict=True) if n == kind_of_token]
@@ -94,37 +87,34 @@ def read_tokenizer(fields: Mapping[str, Any], source: str) -> Tokenizer:
                 single=f"{tokens[bos]} $A", special_tokens=[(tokens[bos], bos)]
             )
     except Exception as error:  # the library raises no narrower class
-        raise InputError(
-            f"{source}: its tokenizer is damaged: {error}",
-            hint=_BESIDE,
-        ) from None
+        raise InputError(f"the tokenizer of {source} is damaged: {error}", hint=_HINT) from None
     return wrap_tokenizer(inner, source)
 
 
 def tokenizer_fields(
     tokenizer: Tokenizer, ids: Mapping[str, Any], size: int, template: str | None = None
 ) -> dict[str, Any]:
-    """The fields by which llama.cpp makes the same ids of a text.
+    """Return the fields with which llama.cpp encodes texts to the same ids.
 
     Args:
-        ids: of bos_token, eos_token and pad_token, where there are any.
-        size: how many ids the model has; what no text becomes fills it up.
+        ids: of bos_token, eos_token and pad_token, if they exist.
+        size: the model's number of ids; unused tokens fill the table up to it.
     """
-    # Several may end a text; the first is the usual one.
+    # Several tokens may end a text; the first is the usual one.
     marks = {name: n[0] if isinstance(n, list) else n for name, n in ids.items()}
     if (end := marks.get("eos_token")) is None:
         raise InputError(
-            "the tokenizer has no <eos>, and llama.cpp would take another token for it",
-            hint="train with --preset llama, or add --portable to what it was trained with",
+            "the tokenizer has no <eos>, and llama.cpp would use another token instead",
+            hint="train with --preset llama, or with --portable",
         )
     if pieces := piece_table(tokenizer):
         fields: dict[str, Any] = {"model": "llama", "pre": "default"}
     else:
-        fields, pieces = _merged(tokenizer)
+        fields, pieces = _bpe_fields(tokenizer)
     if len(pieces) > size:
         raise InputError(
             f"the tokenizer has {len(pieces)} ids, the model {size}",
-            hint="export a run whose tokenizer is the one that it was trained with",
+            hint="put back the tokenizer with which the run was trained",
         )
     start = marks.get("bos_token")
     pieces += [(f"[PAD{number}]", _UNUSED) for number in range(len(pieces), size)]
@@ -134,7 +124,7 @@ def tokenizer_fields(
         "scores": [0.0] * len(pieces),
         "add_space_prefix": False,
         "add_bos_token": start is not None and start in tokenizer.prompt_ids("")[:1],
-        # Left out, llama.cpp would take a fixed id for it (1 or 11), which is some piece of text.
+        # Without it, llama.cpp would use a fixed id (1 or 11), which is some piece of text.
         "bos_token_id": end if start is None else start,
         "eos_token_id": end,
         **({} if (pad := marks.get("pad_token")) is None else {"padding_token_id": pad}),
@@ -143,20 +133,20 @@ def tokenizer_fields(
     return {**{f"tokenizer.ggml.{name}": value for name, value in fields.items()}, **chat}
 
 
-def _merged(tokenizer: Tokenizer) -> tuple[dict[str, Any], list[tuple[str, int]]]:
-    """Of a byte-level BPE: the merges, and by which name llama.cpp knows its words."""
+def _bpe_fields(tokenizer: Tokenizer) -> tuple[dict[str, Any], list[tuple[str, int]]]:
+    """Return the fields and pieces of a byte-level BPE whose pre-tokenizer llama.cpp has."""
     if isinstance(tokenizer, CharTokenizer):
         raise InputError(
-            "the characters of the tokenizer have ▁ among them, which is llama.cpp's space",
+            "one of the tokenizer's characters is ▁, which llama.cpp takes for a space",
             hint="train with --tokenizer bpe or byte, or export a folder",
         )
-    way, parts = None, dict[str, Any]()
+    pre, parts = None, dict[str, Any]()
     if isinstance(tokenizer, BPETokenizer | PieceTokenizer):
         parts = json.loads(tokenizer.hugging_face_json())
-        way = next((way for way in _WAYS if _is_cut(parts, way)), None)
-    if way is None or not parts["model"]["merges"]:
+        pre = next((name for name in _PRE_TOKENIZERS if _uses(parts, name)), None)
+    if pre is None or not parts["model"]["merges"]:
         raise InputError(
-            f"llama.cpp has no name for how this {tokenizer.kind} tokenizer cuts words",
+            f"llama.cpp cannot split words as this {tokenizer.kind} tokenizer does",
             hint="train with --portable (or --preset llama), or export a folder",
         )
     table = {number: (piece, _NORMAL) for piece, number in parts["model"]["vocab"].items()}
@@ -164,26 +154,26 @@ def _merged(tokenizer: Tokenizer) -> tuple[dict[str, Any], list[tuple[str, int]]
         table[token["id"]] = (token["content"], _CONTROL if token["special"] else _USER)
     merges = [m if isinstance(m, str) else " ".join(m) for m in parts["model"]["merges"]]
     pieces = [table.get(number, (f"[PAD{number}]", _UNUSED)) for number in range(max(table) + 1)]
-    return {"model": "gpt2", "pre": way, "merges": merges}, pieces
+    return {"model": "gpt2", "pre": pre, "merges": merges}, pieces
 
 
-def _is_cut(parts: Mapping[str, Any], way: str) -> bool:
-    """Whether a tokenizer.json cuts words as one of the ways does."""
+def _uses(parts: Mapping[str, Any], pre: str) -> bool:
+    """Whether a tokenizer.json splits words as this pre-tokenizer of llama.cpp does."""
 
-    def steps(said: Any) -> list[dict[str, Any]]:
-        within = said.get("pretokenizers", [said]) if said else []
+    def steps(part: Any) -> list[dict[str, Any]]:
+        within = part.get("pretokenizers", [part]) if part else []
         return [{name: v for name, v in step.items() if name != "trim_offsets"} for step in within]
 
-    normal = {"type": "NFC"} if way == "qwen2" else None
+    own = json.loads(_PRE_TOKENIZERS[pre]().__getstate__())
     return (
         parts["model"]["type"] == "BPE"
-        and steps(parts["pre_tokenizer"]) == steps(json.loads(_WAYS[way]().__getstate__()))
-        and parts["normalizer"] == normal
-        and bool(parts["model"].get("ignore_merges")) == (way == "llama-bpe")
+        and steps(parts["pre_tokenizer"]) == steps(own)
+        and parts["normalizer"] == ({"type": "NFC"} if pre == "qwen2" else None)
+        and bool(parts["model"].get("ignore_merges")) == (pre == "llama-bpe")
     )
 
 
-def _single(tokens: Any, types: Any) -> Tokenizer | None:
+def _read_simple(tokens: Any, types: Any) -> Tokenizer | None:
     """Read a table of characters or bytes that `tokenizer_fields` wrote; None if it is another."""
     try:
         table = [(str(t), int(n)) for t, n in zip(tokens, types, strict=True) if n != _UNUSED]

@@ -1,5 +1,4 @@
-"""A sentencepiece model's file, read without its library: pieces, their scores, and what is done to
-the text before it is cut; and Marian's tokenizer, which is made of two."""
+"""Marian's tokenizer, made of two sentencepiece models, which are read without their library."""
 
 import json
 import struct
@@ -12,19 +11,19 @@ import tokenizers
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 
 from glasshead.errors import InputError
+from glasshead.text.base_tokenizer import Ids
 from glasshead.text.piece_tokenizer import HIDDEN, PieceTokenizer
-from glasshead.text.table_tokenizer import Ids
 
 __all__ = ["MarianTokenizer", "SentencePieces", "read_sentencepieces"]
 
 _UNIGRAM = 1
-_USED = (1, 4)  # normal pieces and those a user asked for; others stand for no text
+_USED = (1, 4)  # normal and user-defined pieces; others stand for no text
 
 
 @dataclass(frozen=True)
 class SentencePieces:
     scores: dict[str, float]
-    charsmap: bytes  # which characters are written as which others
+    charsmap: bytes  # normalisation rules for characters
     one_space: bool  # whether several spaces become one
 
 
@@ -47,19 +46,19 @@ def read_sentencepieces(data: bytes, source: str) -> SentencePieces:
                 charsmap, one_space = rules.get(2, b""), bool(rules.get(4, 1))
     except (IndexError, KeyError, ValueError, AttributeError, TypeError, struct.error) as error:
         raise InputError(
-            f"{source} is no sentencepiece model: {error!r}",
-            hint="the file is damaged; take it anew",
+            f"{source} is not a sentencepiece model: {error!r}",
+            hint="the file is damaged; get it again",
         ) from None
     if kind != _UNIGRAM or not scores:
         raise InputError(
             f"{source} is a sentencepiece model of kind {kind} with {len(scores)} pieces",
-            hint="only those of kind 1 (unigram) can be read",
+            hint="only models of kind 1 (unigram) are supported",
         )
     return SentencePieces(scores, charsmap, one_space)
 
 
 class _Side(PieceTokenizer):
-    """One language: its pieces decide where words are cut, the vocabulary what number each has."""
+    """One language: its pieces decide how words are split, the vocabulary gives their ids."""
 
     def __init__(self, pieces: SentencePieces, vocabulary: Mapping[str, int]) -> None:
         marks = {"<pad>": "<pad>", "<unk>": "<unk>", "<bos>": "<pad>", "<eos>": "</s>"}
@@ -68,14 +67,14 @@ class _Side(PieceTokenizer):
         self._number_of = {token: n for token, n in vocabulary.items() if token not in specials}
         self._cut_into = {*self._number_of.values()}
         super().__init__(_cutter(pieces, vocabulary), numbers)
-        # Behind the vocabulary come pieces without a number, which no text becomes.
+        # After the vocabulary come pieces without an id, which are encoded as unknown.
         self._table, self.byte_lengths = (
             self._table[: len(vocabulary)],
             self.byte_lengths[: len(vocabulary)],
         )
 
     def _numbers(self, found: tokenizers.Encoding) -> list[int]:
-        # What the pieces do not know may be a word of the other language.
+        # A token that is not among the pieces may be a word of the other language.
         return [
             number if number in self._cut_into else self._number_of.get(token, self._unknown)
             for number, token in zip(found.ids, found.tokens, strict=True)
@@ -83,9 +82,9 @@ class _Side(PieceTokenizer):
 
 
 class MarianTokenizer(_Side):
-    """Two sentencepiece models, of the source's language and of the target's, over one vocabulary.
+    """Two sentencepiece models, one for each language, over one vocabulary.
 
-    It keeps what the files held, so that an export gives them back.
+    It keeps the contents of the files, so that an export can write them again.
     """
 
     kind = "marian"
@@ -104,7 +103,7 @@ class MarianTokenizer(_Side):
 
     @property
     def files(self) -> dict[str, bytes]:
-        """As the transformers library reads them."""
+        """The files as the transformers library reads them."""
         vocabulary = json.dumps(self._vocabulary, ensure_ascii=False, indent=2)
         named = {f"{side}.spm": data for side, data in self._spm.items()}
         return {**named, "vocab.json": vocabulary.encode()}
@@ -115,7 +114,7 @@ class MarianTokenizer(_Side):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], name: str) -> "MarianTokenizer":
-        """The inverse of `to_json`, of a file that may have been damaged."""
+        """Load the result of `to_json`; raise InputError if it is damaged."""
         try:
             source, target = (b64decode(data[side], validate=True) for side in ("source", "target"))
             return cls(source, target, dict(data["vocabulary"]), name)
@@ -123,25 +122,25 @@ class MarianTokenizer(_Side):
             if isinstance(error, InputError):
                 raise
             raise InputError(
-                f"{name} is no tokenizer of two languages: {error!r}", hint="take it from a copy"
+                f"{name} is not a tokenizer of two languages: {error!r}", hint="use a backup copy"
             ) from None
 
 
 def _check(vocabulary: Mapping[str, int], name: str) -> None:
     for token in ("</s>", "<unk>", "<pad>"):
         if token not in vocabulary:
-            raise InputError(f"{name} lacks {token}", hint="the file is damaged; take it anew")
+            raise InputError(f"{name} lacks {token}", hint="the file is damaged; get it again")
     numbers = [*vocabulary.values()]
     if not all(type(n) is int for n in numbers) or sorted(numbers) != list(range(len(numbers))):
         raise InputError(
-            f"{name}: its ids are not the numbers 0 to {len(numbers) - 1}",
-            hint="the file is damaged; take it anew",
+            f"the ids of {name} are not the numbers 0 to {len(numbers) - 1}",
+            hint="the file is damaged; get it again",
         )
 
 
 def _cutter(pieces: SentencePieces, vocabulary: Mapping[str, int]) -> tokenizers.Tokenizer:
     lowest = min(pieces.scores.values())
-    # Words of the other language alone are hidden, so that no text is cut into them.
+    # Words of the other language are hidden, so that no text is split into them.
     entries = [
         (token if token in pieces.scores else HIDDEN + token, pieces.scores.get(token, lowest))
         for token in sorted(vocabulary, key=lambda token: vocabulary[token])
@@ -149,7 +148,7 @@ def _cutter(pieces: SentencePieces, vocabulary: Mapping[str, int]) -> tokenizers
     commands = [token for token in vocabulary if _is_command(token)]
     for name in commands:
         entries[vocabulary[name]] = (name, lowest)
-    # A piece without a number cuts all the same: it is unknown as a whole.
+    # A piece without an id still splits the text: it is unknown as a whole.
     entries += [item for item in pieces.scores.items() if item[0] not in vocabulary]
     inner = tokenizers.Tokenizer(models.Unigram(entries, vocabulary["<unk>"], False))
     rules: list[Any] = [normalizers.Precompiled(pieces.charsmap)] if pieces.charsmap else []
@@ -157,7 +156,7 @@ def _cutter(pieces: SentencePieces, vocabulary: Mapping[str, int]) -> tokenizers
         rules += [normalizers.Strip(), normalizers.Replace(Regex(" {2,}"), " ")]
     inner.normalizer = normalizers.Sequence(rules)
     inner.pre_tokenizer, inner.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
-    # Which language to translate into, where there are several.
+    # They say which language to translate into, if there are several.
     inner.add_tokens([AddedToken(name, normalized=False, rstrip=True) for name in commands])
     inner.post_processor = processors.TemplateProcessing(
         single="$A </s>", special_tokens=[("</s>", vocabulary["</s>"])]
@@ -170,7 +169,7 @@ def _is_command(token: str) -> bool:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """The fields of a protocol buffer: their numbers, and integers, floats or bytes."""
+    """Yield the fields of a protocol buffer: their numbers, and integers, floats or bytes."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)

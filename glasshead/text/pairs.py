@@ -1,4 +1,4 @@
-"""Pairs of a sentence and its translation, and what looks wrong with them."""
+"""Read pairs of a sentence and its translation, and report what looks wrong with them."""
 
 import re
 from collections import Counter
@@ -30,10 +30,10 @@ def read_pairs(
     columns: tuple[int, int] = (0, 1),
     report: Report | None = None,
 ) -> list[Pair]:
-    """Pairs from two files, line by line, or from the `columns` of one file with tabs.
+    """Read pairs from two files line by line, or from the `columns` of one file with tabs.
 
-    A line that is empty or longer than `limit` characters on either side is skipped, and one whose
-    sides look swapped or of another language than `languages` is kept as a suspect.
+    Lines that are empty or longer than `limit` characters on either side are skipped. Lines whose
+    sides look swapped, or not in `languages`, are kept and reported as suspects.
     """
     report = Report() if report is None else report
     if target is None:
@@ -44,9 +44,9 @@ def read_pairs(
     for line, left, right in rows:
         empty = [side for side, text in (("source", left), ("target", right)) if not text.strip()]
         if empty:
-            report.skipped.append(Skipped(name, f"empty {' and '.join(empty)}", line))
+            report.skip(name, f"empty {' and '.join(empty)}", line)
         elif limit is not None and max(len(left), len(right)) > limit:
-            report.skipped.append(Skipped(name, f"longer than {limit} characters", line))
+            report.skip(name, f"longer than {limit} characters", line)
         else:
             pairs.append(Pair(left, right, line, name))
     if not pairs:
@@ -58,12 +58,12 @@ def read_pairs(
         report.notes.append(
             f"{name}: source and target of {same} of {len(pairs)} pairs are the same"
         )
-    _doubt(pairs, languages, name, report)
+    _find_suspects(pairs, languages, name, report)
     return pairs
 
 
 def _read_lines(path: str | Path) -> list[str]:
-    """Lines end at a line feed, with or without a carriage return, and nowhere else."""
+    """Split a file at line feeds, with or without a carriage return, and nowhere else."""
     found = find_sources([path], Report())
     if not (len(found) == 1 and found[0].named):
         raise InputError(f"{path} is not a file", hint="name one file for each side")
@@ -100,8 +100,7 @@ def _columns(
         if len(row) == width:
             yield line, row[columns[0]], row[columns[1]]
         else:
-            reason = f"not {width - 1} tabs" if row != [""] else "empty line"
-            report.skipped.append(Skipped(str(path), reason, line))
+            report.skip(str(path), f"not {width - 1} tabs" if row != [""] else "empty line", line)
 
 
 _SCRIPTS = {
@@ -127,7 +126,7 @@ _LANGUAGES = {
     "Devanagari": "hi mr ne",
 }
 _SCRIPT_OF = {code: script for script, codes in _LANGUAGES.items() for code in codes.split()}
-# Frequent words that tell one language of the Latin script from another.
+# Frequent words that distinguish languages of the Latin script.
 _FREQUENT = {
     "en": "the and is of to with that you it are have my for this at",
     "de": "der das und ist ein eine mit nicht auf sie ich zu er dem den",
@@ -138,10 +137,12 @@ _WORDS_OF = {code: frozenset(words.split()) for code, words in _FREQUENT.items()
 _WORD = re.compile(r"\w+")
 
 
-def _doubt(pairs: list[Pair], languages: tuple[str, str] | None, name: str, report: Report) -> None:
-    """Suspects: pairs whose sides look swapped, or a side that is not in its language.
+def _find_suspects(
+    pairs: list[Pair], languages: tuple[str, str] | None, name: str, report: Report
+) -> None:
+    """Report pairs whose sides look swapped, or a side that is not in its language.
 
-    Two scripts are told apart by their letters; two languages of one script, when named, by their
+    Two scripts are distinguished by their letters; two languages of one script, if named, by their
     frequent words.
     """
     codes = [re.split("[-_]", code.lower())[0] for code in languages or ()]
@@ -159,7 +160,7 @@ def _doubt(pairs: list[Pair], languages: tuple[str, str] | None, name: str, repo
         return
     swapped = 0
     for pair in pairs:
-        # How much of each side belongs to the left one, and how much to the right one.
+        # How much of each side is in the left language, and how much in the right one.
         source, target = measure(pair.source), measure(pair.target)
         if source[0] * sum(target) < target[0] * sum(source):
             reason = "sides look swapped"
@@ -179,7 +180,7 @@ def _doubt(pairs: list[Pair], languages: tuple[str, str] | None, name: str, repo
 
 
 def _count_letters(text: str, scripts: Sequence[str]) -> list[int]:
-    # A Chinese character says as much as several letters of an alphabet.
+    # A Chinese character carries as much as several letters of an alphabet.
     return [
         len(_SCRIPTS[script].findall(text)) * (4 if script in ("CJK", "Hangul") else 1)
         for script in scripts
@@ -201,7 +202,7 @@ def _main_script(texts: list[str]) -> str:
 
 
 def bleu_words(targets: Sequence[str]) -> str:
-    """How sacrebleu is to cut the targets: Chinese by characters, others as is usual.
+    """Return the tokenizer that sacrebleu must use: "zh" for Chinese, otherwise its default.
 
     >>> bleu_words(["小猫饿了。"]), bleu_words(["The kitten is hungry."])
     ('zh', '13a')

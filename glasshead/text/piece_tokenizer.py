@@ -1,4 +1,4 @@
-"""Tokenizers of other programs that do not work on bytes: wordpieces, sentencepieces."""
+"""Tokenizers of other programs that are not byte-level: wordpieces, sentencepieces."""
 
 import json
 import re
@@ -10,28 +10,27 @@ import tokenizers
 from numpy.typing import NDArray
 
 from glasshead.errors import InputError
+from glasshead.text.base_tokenizer import Encoded, Ids, Tokenizer, utf8
 from glasshead.text.bpe import empty_table, find_marks, token_to_bytes
-from glasshead.text.table_tokenizer import Encoded, Ids, TableTokenizer, utf8
 
 __all__ = ["HIDDEN", "PieceTokenizer"]
 
-HIDDEN = "\0"  # before an entry that no text may become, but that can be spelled
+HIDDEN = "\0"  # before a token that no text is encoded to, but that can be decoded
 
 
-class PieceTokenizer(TableTokenizer):
-    """Any tokenizer of Hugging Face `tokenizers`, as its model was trained with it.
+class PieceTokenizer(Tokenizer):
+    """Any tokenizer of the Hugging Face `tokenizers` library.
 
-    It may change the text before it cuts it (small letters, one space for two), and a word that it
-    does not know may become `[UNK]`: `decode` does not always give the text back. `exact` says so,
-    and where a piece stands in the text is known by its offsets alone. `names` are further
-    specials.
+    It may change the text before splitting it (lowercase, merge spaces), and an unknown word may
+    become `[UNK]`, so `decode` does not always reproduce the text (`exact` is False); only offsets
+    say where a piece is in the text. `names` are additional special tokens.
     """
 
     kind = "pieces"
     exact = False
 
     def __init__(self, inner: tokenizers.Tokenizer, names: Mapping[str, int] | None = None) -> None:
-        # Not kept in the file; without it a typed [SEP] becomes the special.
+        # Not stored in the file; without it, "[SEP]" in a text becomes the special token.
         inner.encode_special_tokens = True
         inner.no_truncation()
         inner.no_padding()
@@ -48,8 +47,8 @@ class PieceTokenizer(TableTokenizer):
         super().__init__(table, {**specials, **(names or {})})
         if wrong := [name for name, n in self.specials.items() if not 0 <= n < len(table)]:
             raise InputError(
-                f"special {wrong[0]} has no id of a vocabulary of {len(table)}",
-                hint="the file is damaged; take it anew",
+                f"the id of special token {wrong[0]} is not in a vocabulary of {len(table)}",
+                hint="the file is damaged; get it again",
             )
         self.marks = find_marks(inner)
         self._opens_with_space = spell is not token_to_bytes
@@ -80,7 +79,7 @@ class PieceTokenizer(TableTokenizer):
 
 
 def _spelling(parts: dict[str, Any]) -> Callable[[str], bytes]:
-    """How an entry of the vocabulary becomes the bytes that it stands for."""
+    """Return the function from a token of the vocabulary to its bytes."""
     model, around = parts["model"], json.dumps([parts.get("pre_tokenizer"), parts.get("decoder")])
     if '"ByteLevel"' in around:
         return token_to_bytes
@@ -89,12 +88,12 @@ def _spelling(parts: dict[str, Any]) -> Callable[[str], bytes]:
         return lambda token: (
             token.removeprefix(prefix) if token.startswith(prefix) else f" {token}"
         ).encode()
-    return _spelled_piece
+    return _sentencepiece_to_bytes
 
 
-def _spelled_piece(token: str) -> bytes:
+def _sentencepiece_to_bytes(token: str) -> bytes:
     """
-    >>> _spelled_piece("▁cat"), _spelled_piece("<0xE6>")
+    >>> _sentencepiece_to_bytes("▁cat"), _sentencepiece_to_bytes("<0xE6>")
     (b' cat', b'\\xe6')
     """
     if byte := re.fullmatch("<0x([0-9A-F]{2})>", token):

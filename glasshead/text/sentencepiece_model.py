@@ -1,8 +1,8 @@
-"""A table of characters, or of bytes, as the tokenizer.model of sentencepiece.
+"""Write a table of characters or bytes as a tokenizer.model of sentencepiece.
 
-llama.cpp's converter takes a vocabulary that it has never met in this form only, and only of a
-Llama leaves the text as it is. A byte-level BPE has no such form: its pieces may be parts of
-characters.
+It is the only form in which llama.cpp's converter accepts an unknown vocabulary, and only for Llama
+does it leave the text unchanged. A byte-level BPE has no such form, because its pieces may be parts
+of characters.
 """
 
 import struct
@@ -12,13 +12,13 @@ from glasshead.text.tokenizer import ByteTokenizer, CharTokenizer, Tokenizer
 
 __all__ = ["piece_table", "sentencepiece_model"]
 
-_SPACE = "▁"  # by which sentencepiece writes a space
+_SPACE = "▁"  # how sentencepiece writes a space
 _NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6
 _BPE, _CHARACTERS = 2, 4
 
 
 def sentencepiece_model(tokenizer: Tokenizer) -> bytes | None:
-    """The file, or None where sentencepiece has no way to say the same.
+    """Return the file, or None if sentencepiece cannot represent the tokenizer.
 
     >>> sentencepiece_model(CharTokenizer("▁")) is None
     True
@@ -27,16 +27,16 @@ def sentencepiece_model(tokenizer: Tokenizer) -> bytes | None:
         return None
     kind = _CHARACTERS if isinstance(tokenizer, CharTokenizer) else _BPE
     unknown = len(words)
-    # What it must have and the model has not stands behind all of its ids.
+    # Pieces that sentencepiece requires and the model lacks come after all of its ids.
     words += [("<unk>", _UNKNOWN), *([("<0x20>", _BYTE)] if kind == _BPE else [])]
     trainer = _field(3, kind) + _field(35, int(kind == _BPE)) + _field(40, unknown)
-    # No space before the text, none taken away: texts stay as they are.
-    as_it_is = _field(1, b"identity") + _field(3, 0) + _field(4, 0) + _field(5, 1)
-    return b"".join([*_pieces(words), _field(2, trainer), _field(3, as_it_is)])
+    # No space is added before the text, none removed: texts stay unchanged.
+    unchanged = _field(1, b"identity") + _field(3, 0) + _field(4, 0) + _field(5, 1)
+    return b"".join([*_pieces(words), _field(2, trainer), _field(3, unchanged)])
 
 
 def piece_table(tokenizer: Tokenizer) -> list[tuple[str, int]] | None:
-    """Each id's piece and its type, which sentencepiece and llama.cpp number alike.
+    """Return each id's piece and its type; sentencepiece and llama.cpp number types alike.
 
     >>> piece_table(CharTokenizer(" a", ["<eos>"]))
     [('▁', 1), ('a', 1), ('<eos>', 3)]
@@ -60,7 +60,7 @@ def _pieces(words: list[tuple[str, int]]) -> Iterator[bytes]:
 
 
 def _field(number: int, value: int | bytes) -> bytes:
-    """One field as protobuf writes it: a number, or bytes with their length."""
+    """Encode one protobuf field: a number, or bytes with their length."""
     if isinstance(value, int):
         return _varint(number << 3) + _varint(value)
     return _varint(number << 3 | 2) + _varint(len(value)) + value

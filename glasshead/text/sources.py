@@ -1,6 +1,6 @@
-"""Finding files and reading them as text, a part at a time, without trusting any of them.
+"""Find files and read them as text, a part at a time, without trusting their contents.
 
-A file that the user named must be readable text: anything else is an error. A file that was found
+A file that the user named must be readable text; anything else is an error. A file that was found
 in a folder or by a pattern is skipped instead, and the report says why.
 """
 
@@ -45,14 +45,17 @@ class Skipped:
 
 @dataclass
 class Report:
-    """What reading left out (`skipped`), doubted but kept (`suspects`) and assumed (`notes`)."""
+    """What reading skipped, kept although it looks wrong (`suspects`) and assumed (`notes`)."""
 
     skipped: list[Skipped] = field(default_factory=list)
     suspects: list[Skipped] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    def skip(self, name: str, reason: str, line: int | None = None) -> None:
+        self.skipped.append(Skipped(name, reason, line))
+
     def summary(self, most: int = 5) -> list[str]:
-        """A line for each reason, naming at most `most` places.
+        """Return a line for each reason, naming at most `most` places.
 
         >>> Report([Skipped("a.tsv", "empty target", 3), Skipped("a.tsv", "empty target", 7)]).summary()
         ['skipped 2, empty target: a.tsv:3, a.tsv:7']
@@ -70,7 +73,7 @@ class Report:
 
 
 class Unreadable(InputError):
-    """Not text, or not readable at all; `reason` is the message without the name."""
+    """A file that is not text or cannot be read; `reason` is the message without the name."""
 
     def __init__(self, name: str, reason: str, hint: str) -> None:
         super().__init__(f"{name}: {reason}", hint)
@@ -94,7 +97,7 @@ class DocumentPart:
 
 
 def find_sources(sources: Sequence[str | Path], report: Report) -> list[Source]:
-    """The files behind names, folders, patterns and `-`, in a fixed order, each once."""
+    """Return the files that names, folders, patterns and `-` mean, each once, in a fixed order."""
     found: list[Source] = []
     for entry in sources:
         name = str(entry)
@@ -112,7 +115,7 @@ def find_sources(sources: Sequence[str | Path], report: Report) -> list[Source]:
                 if os.path.isdir(match):
                     found += _in_folder(match, report)
                 elif not os.path.isfile(match):
-                    report.skipped.append(Skipped(match, "not a regular file"))
+                    report.skip(match, "not a regular file")
                 else:
                     found.append(Source(match, Path(match), named=False))
         else:
@@ -124,33 +127,30 @@ def find_sources(sources: Sequence[str | Path], report: Report) -> list[Source]:
     for source in found:
         real = source.name if source.path is None else os.path.realpath(source.path)
         if real in once and source.named:
-            report.skipped.append(Skipped(source.name, "already read"))
+            report.skip(source.name, "already read")
         if real not in once or source.named:
             once[real] = source
     return list(once.values())
 
 
 def _in_folder(folder: str, report: Report) -> list[Source]:
-    def failed(error: OSError) -> None:
-        report.skipped.append(Skipped(str(error.filename), str(error.strerror)))
+    def skip_folder(error: OSError) -> None:
+        report.skip(str(error.filename), str(error.strerror))
 
     paths: list[Path] = []
-    for parent, folders, files in os.walk(folder, onerror=failed):
-        for name in sorted(folders):
+    for parent, folders, files in os.walk(folder, onerror=skip_folder):
+        for name in [*sorted(folders), *sorted(files)]:
             path = Path(parent, name)
             if name.startswith("."):
-                report.skipped.append(Skipped(str(path), "hidden"))
-            elif path.is_symlink():
-                report.skipped.append(Skipped(str(path), "a link to a folder"))
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in sorted(files):
-            path = Path(parent, name)
-            if name.startswith("."):
-                report.skipped.append(Skipped(str(path), "hidden"))
+                report.skip(str(path), "hidden")
+            elif name in folders:
+                if path.is_symlink():
+                    report.skip(str(path), "a link to a folder")
             elif not path.is_file():
-                report.skipped.append(Skipped(str(path), "not a regular file"))
+                report.skip(str(path), "not a regular file")
             else:
                 paths.append(path)
+        folders[:] = [name for name in folders if not name.startswith(".")]
     return [Source(str(path), path, named=False) for path in sorted(paths)]
 
 
@@ -161,9 +161,9 @@ def read_parts(
     field: str = "text",
     at: Callable[[int], object] = lambda position: None,
 ) -> Iterator[DocumentPart]:
-    """The documents of one source; `at` hears how many bytes of the file have been read.
+    """Read the documents of one source; call `at` with the bytes of the file read so far.
 
-    Raises Unreadable where it stops being text: the document begun there is not one.
+    Raises Unreadable where it stops being text; the document begun there must be dropped.
     """
     texts = read_text(source, at)
     name = source.name.lower().removesuffix(".gz").removesuffix(".xz")
@@ -176,7 +176,7 @@ def read_parts(
 
 
 def read_text(source: Source, at: Callable[[int], object] = lambda position: None) -> Iterator[str]:
-    """The text in parts: newlines as they are, a byte order mark dropped, UTF-8 or nothing."""
+    """Read UTF-8 text in parts: without a byte order mark, line ends unchanged."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     seen, any_text, start = 0, False, b""
     for block in _blocks(source, at):
@@ -191,7 +191,7 @@ def read_text(source: Source, at: Callable[[int], object] = lambda position: Non
         try:
             text = decoder.decode(block[skip:])
         except UnicodeDecodeError as error:
-            # What came before it is text, wherever the blocks happen to begin.
+            # The text before it must not depend on where blocks begin.
             yield error.object[: error.start].decode()
             offset = seen + skip - held + error.start
             raise _invalid(source, offset, start) from None
@@ -207,9 +207,9 @@ def read_text(source: Source, at: Callable[[int], object] = lambda position: Non
 
 
 def _blocks(source: Source, at: Callable[[int], object]) -> Iterator[bytes]:
-    damaged = "decompress it by hand to see how far it is whole, or fetch it again"
+    damaged = "decompress it by hand to see where it breaks, or download it again"
     try:
-        with _opened(source) as raw, _decompressed(source, raw) as stream:
+        with _open(source) as raw, _decompress(source, raw) as stream:
             total = 0
             while block := stream.read(BLOCK):
                 total += len(block)
@@ -221,11 +221,11 @@ def _blocks(source: Source, at: Callable[[int], object]) -> Iterator[bytes]:
         raise Unreadable(source.name, str(error.strerror), "check its permissions") from None
 
 
-def _opened(source: Source) -> AbstractContextManager[IO[bytes]]:
+def _open(source: Source) -> AbstractContextManager[IO[bytes]]:
     return nullcontext(sys.stdin.buffer) if source.path is None else open(source.path, "rb")
 
 
-def _decompressed(source: Source, raw: IO[bytes]) -> AbstractContextManager[IO[bytes]]:
+def _decompress(source: Source, raw: IO[bytes]) -> AbstractContextManager[IO[bytes]]:
     openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
     return openers.get(Path(source.name.lower()).suffix, nullcontext)(raw)
 
@@ -254,15 +254,14 @@ def _json_lines(
         if not reason and text:
             yield DocumentPart(f"{source.name}:{number}", text, last=True)
         elif source.named and reason:
-            raise InputError(
-                f"{source.name}:{number}: {reason}", f"one object a line, text in '{key}'"
-            )
+            hint = f"write one object on each line, with the text in '{key}'"
+            raise InputError(f"{source.name}:{number}: {reason}", hint)
         else:
-            report.skipped.append(Skipped(source.name, reason or f"empty '{key}'", number))
+            report.skip(source.name, reason or f"empty '{key}'", number)
 
 
 def _json_text(line: str, key: str) -> tuple[str, str]:
-    """(what is wrong, the text): one of them is empty."""
+    """Return (what is wrong, the text), one of them empty."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -275,12 +274,12 @@ def _json_text(line: str, key: str) -> tuple[str, str]:
     if not isinstance(value[key], str):
         return f"field '{key}' is not text", ""
     if any("\ud800" <= character <= "\udfff" for character in value[key]):
-        return f"field '{key}' has half a character", ""
+        return f"field '{key}' has half of a surrogate pair", ""
     return "", value[key]
 
 
 def _lines(texts: Iterator[str]) -> Iterator[str]:
-    """Lines end at a line feed and nowhere else, unlike str.splitlines."""
+    """Split at line feeds only, unlike str.splitlines."""
     rest: list[str] = []
     for text in texts:
         first, *more = text.split("\n")

@@ -1,11 +1,11 @@
-"""A corpus tokenised once into a file of ids, however large, and reused while nothing changes.
+"""Tokenise a corpus of any size into a file of ids, and reuse the file while nothing changes.
 
     store = token_store(["books/"], tokenizer, "cache")
     store.ids        # memory-mapped, (n,) uint16 or uint32
     store.documents  # (n_documents + 1,): document i is ids[documents[i] : documents[i + 1]]
 
-The file: a header of 64 bytes, the ids, the documents as int64, and a JSON object. It gets its
-name only when it is whole and on the disk, and a file whose parts do not add up is not trusted.
+The file has a header of 64 bytes, the ids, the documents as int64, and a JSON object. It gets its
+name only when it is complete and on the disk; a file of the wrong size is not used.
 """
 
 import json
@@ -40,8 +40,8 @@ __all__ = ["TokenStore", "keep_streams", "keep_text", "token_store"]
 MAGIC = b"glassids"
 VERSION = 1
 HEADER = struct.Struct("<8sIIQQQ24x")  # magic, version, bytes an id, ids, documents, JSON bytes
-SMALL = 1 << 20  # files up to so many bytes are known by their content, larger ones by mtime
-STALE = 3600.0  # seconds after which an unfinished file is one that a killed process left
+SMALL = 1 << 20  # bytes; files up to this size are identified by content, larger ones by mtime
+STALE = 3600.0  # seconds after which an unfinished file must be left over from a killed process
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,6 @@ class TokenStore:
     path: Path
     ids: NDArray[Any]  # (n,) uint16 or uint32, on disk
     documents: NDArray[np.int64]  # (n_documents + 1,) where each starts, and the end
-    n_bytes: int  # of text, without separators
     report: Report
     key: str
 
@@ -62,7 +61,7 @@ class TokenStore:
                 magic, version, width, n_ids, n_documents, n_json = HEADER.unpack(head)
                 if magic != MAGIC or version != VERSION or width not in (2, 4):
                     raise ValueError("another format")
-                where = HEADER.size + _padded(width * n_ids)
+                where = HEADER.size + _round_up(width * n_ids)
                 end = where + 8 * (n_documents + 1)
                 if path.stat().st_size != end + n_json:
                     raise ValueError("truncated")
@@ -73,17 +72,17 @@ class TokenStore:
                 raise ValueError("its documents do not cover its ids")
             ids = np.memmap(path, f"<u{width}", "r", HEADER.size, (n_ids,))
             skipped = [Skipped(**entry) for entry in extra["skipped"]]
-            n_bytes, key = int(extra["n_bytes"]), str(extra["key"])
+            key = str(extra["key"])
         except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
             raise InputError(
-                f"{path} is not a whole store of ids: {error}", hint="tokenise the text again"
+                f"{path} is not a complete store of ids: {error}", hint="tokenise the text again"
             ) from None
-        return cls(path, ids, documents, n_bytes, Report(skipped), key)
+        return cls(path, ids, documents, Report(skipped), key)
 
     def split_by_document(
         self, fraction: float = 0.1, seed: int = 0
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Training and validation ids, each its documents in order; on disk, like the store's."""
+        """Return training and validation ids, with documents in order; both are on disk."""
         train, held = split_by_document(range(len(self.documents) - 1), fraction, seed)
         with tempfile.TemporaryFile(dir=self.path.parent) as file:
             for index in chain(train, held):
@@ -106,10 +105,11 @@ def token_store(
     progress: Callable[[int, int], object] = lambda done, total: None,
     report: Report | None = None,
 ) -> TokenStore:
-    """The store of these sources in `folder`, tokenised now unless it is there already.
+    """Return the store of these sources in `folder`; tokenise them unless it exists.
 
-    `separator` is an id to put after every document. `progress` hears (bytes done, bytes in all),
-    counted in the files as they are on disk.
+    Args:
+        separator: an id to put after every document.
+        progress: called with (bytes done, total bytes) of the files on disk.
     """
     report = Report() if report is None else report
     folder, here = Path(folder), Report()
@@ -198,7 +198,7 @@ def _keep(blocks: Iterable[bytes], folder: Path, name: Path) -> Path | None:
 
 
 def _outside(folder: Path, found: Sequence[Source]) -> list[Source]:
-    """A folder of texts may hold the store itself, which is not one of them."""
+    """Leave out the store's own files, if it is in a folder of texts."""
     own = os.path.realpath(folder) + os.sep
     return [s for s in found if s.named or not os.path.realpath(str(s.path)).startswith(own)]
 
@@ -213,7 +213,7 @@ def _state(path: str) -> list[object]:
         return [stat.st_size, stat.st_mtime_ns]
     try:
         return [sha256(Path(path).read_bytes()).hexdigest()]
-    except OSError as error:  # reading it for its text skips it, or says more
+    except OSError as error:  # reading the text will skip it, or explain more
         return [str(error)]
 
 
@@ -226,7 +226,7 @@ def _reusable(path: Path, key: str) -> TokenStore | None:
 
 
 def _units(found: Sequence[Source], field: str, report: Report) -> Iterator[Unit]:
-    """Parts in units of similar size, so that neither long nor many short documents cost extra."""
+    """Group parts into units of similar size, whether documents are long or short."""
     parts: list[Part] = []
     size, before, empty, position = 0, 0, True, [0]
     for source in found:
@@ -250,15 +250,15 @@ def _parts(
 ) -> Iterator[Part]:
     cutter = Cutter()
     try:
-        for piece in read_parts(source, report, field=field, at=at):
-            for text in cutter.push(piece.text):
+        for part in read_parts(source, report, field=field, at=at):
+            for text in cutter.push(part.text):
                 yield Part(text)
-            if piece.last:
+            if part.last:
                 yield Part(cutter.flush(), ends=True)
     except Unreadable as error:
         if source.named:
             raise
-        report.skipped.append(Skipped(source.name, error.reason))
+        report.skip(source.name, error.reason)
         yield Part("", drops=True)
 
 
@@ -270,29 +270,25 @@ def _write(
     report: Report,
     progress: Callable[[int], object],
 ) -> None:
-    documents, n_ids, n_bytes, n_whole = array("q", [0]), 0, 0, 0
+    documents, n_ids = array("q", [0]), 0
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("wb") as file:
             file.write(bytes(HEADER.size))
             for unit, result in encoded:
                 file.write(result.ids.astype(f"<u{width}").data)
-                for part, count, size in zip(
-                    unit.parts, result.counts, result.n_bytes, strict=True
-                ):
+                for part, count in zip(unit.parts, result.counts, strict=True):
                     n_ids += count
-                    n_bytes += size
                     if part.ends:
                         documents.append(n_ids)
-                        n_whole = n_bytes
                     if part.drops:  # always the last of its unit
-                        n_ids, n_bytes = documents[-1], n_whole
+                        n_ids = documents[-1]
                         file.seek(HEADER.size + width * n_ids)
                         file.truncate()
                 progress(unit.position)
-            file.write(bytes(_padded(width * n_ids) - width * n_ids))
+            file.write(bytes(_round_up(width * n_ids) - width * n_ids))
             file.write(np.array(documents, dtype="<i8").data)
-            extra = {"key": key, "n_bytes": n_bytes, "skipped": [asdict(s) for s in report.skipped]}
+            extra = {"key": key, "skipped": [asdict(s) for s in report.skipped]}
             tail = json.dumps(extra).encode()
             file.write(tail)
             file.seek(0)
@@ -304,7 +300,8 @@ def _write(
         temporary.unlink(missing_ok=True)
 
 
-def _padded(size: int) -> int:
+def _round_up(size: int) -> int:
+    """Round up to a multiple of 8."""
     return -(-size // 8) * 8
 
 
@@ -317,14 +314,14 @@ def _remove_stale(path: Path) -> None:
 def _unknown_character(
     found: Sequence[Source], tokenizer: Tokenizer, field: str
 ) -> UnknownCharacterError:
-    """The same error with its place in the document instead of the part."""
+    """Return the error with the position in the document instead of the part."""
     for document in read_sources(found, field, Report()):
         try:
             tokenizer.encode_ids(document.text)
         except UnknownCharacterError as error:
             return UnknownCharacterError(f"{document.name}: {error}", error.hint)
     return UnknownCharacterError(
-        "a file changed while it was read", hint="try again when nothing writes to it"
+        "a file changed while it was read", hint="try again when no program writes to it"
     )
 
 

@@ -1,11 +1,11 @@
-"""Text becomes ids and back: characters, bytes, byte-level BPE, or the words of a list.
+"""Tokenizers: characters, bytes, byte-level BPE, or the words of a list.
 
     >>> tokenizer = CharTokenizer.train("春江潮水")
     >>> encoded = tokenizer.encode("江水")
     >>> encoded.ids.tolist(), encoded.offsets.tolist()
     ([2, 1], [[0, 3], [3, 6]])
 
-Text is data: `<eos>` typed in a text is five characters, never the special token.
+`<eos>` typed in a text is five characters, never the special token.
 """
 
 import codecs
@@ -19,18 +19,17 @@ import tokenizers
 from numpy.typing import NDArray
 
 from glasshead.errors import ConfigError, InputError, UnknownCharacterError, did_you_mean
-from glasshead.text.bpe import BPETokenizer, check_ids
-from glasshead.text.marian_tokenizer import MarianTokenizer
-from glasshead.text.piece_tokenizer import PieceTokenizer
-from glasshead.text.table_tokenizer import (
+from glasshead.text.base_tokenizer import (
     VERSION,
     Encoded,
     Ids,
-    TableTokenizer,
     Tokenizer,
     number_specials,
     utf8,
 )
+from glasshead.text.bpe import BPETokenizer, check_ids
+from glasshead.text.marian_tokenizer import MarianTokenizer
+from glasshead.text.piece_tokenizer import PieceTokenizer
 from glasshead.text.word_tokenizer import WordTokenizer
 
 __all__ = [
@@ -49,7 +48,7 @@ __all__ = [
 ]
 
 
-class CharTokenizer(TableTokenizer):
+class CharTokenizer(Tokenizer):
     """One id for each distinct character of the training text, in order of code point."""
 
     kind = "char"
@@ -57,14 +56,14 @@ class CharTokenizer(TableTokenizer):
     def __init__(self, characters: str, specials: Sequence[str] = ()) -> None:
         if not characters or list(characters) != sorted(set(characters)):
             raise InputError(
-                "the characters of a vocabulary must be distinct, sorted and at least one",
-                hint="build it from text with CharTokenizer.train(text)",
+                "a vocabulary needs at least one character; they must be distinct and sorted",
+                hint="make it from a text: CharTokenizer.train(text)",
             )
         self.characters = characters
         names = number_specials(specials, first=len(characters))
         super().__init__([utf8(char) for char in characters] + [b""] * len(names), names)
         codes = _code_points(characters)
-        # The last slot stays unknown and catches every code point beyond it.
+        # The last entry stays unknown and represents every code point beyond it.
         self._id_of = np.full(int(codes[-1]) + 2, -1, dtype=np.int32)
         self._id_of[codes] = np.arange(len(codes), dtype=np.int32)
 
@@ -75,7 +74,7 @@ class CharTokenizer(TableTokenizer):
             utf8(text)
             characters.update(text)
         if not characters:
-            raise InputError("the training text is empty", hint="give a file with some text in it")
+            raise InputError("the training text is empty", hint="give a file that contains text")
         return cls("".join(sorted(characters)), specials)
 
     def encode_ids(self, text: str) -> Ids:
@@ -89,8 +88,8 @@ class CharTokenizer(TableTokenizer):
         return self._own_json(characters=self.characters)
 
 
-class ByteTokenizer(TableTokenizer):
-    """The 256 bytes; any text at all, three ids for most Chinese characters."""
+class ByteTokenizer(Tokenizer):
+    """The 256 bytes: encodes any text, most Chinese characters as three ids."""
 
     kind = "byte"
 
@@ -106,7 +105,7 @@ class ByteTokenizer(TableTokenizer):
 
 
 class StreamDecoder:
-    """Text as ids arrive, whole characters only.
+    """Decodes ids one by one into whole characters.
 
     >>> stream = StreamDecoder(ByteTokenizer())
     >>> [stream.push(token) for token in "春".encode()]
@@ -121,57 +120,50 @@ class StreamDecoder:
         return self._decoder.decode(self._tokenizer.token_bytes(token))
 
     def flush(self) -> str:
-        """What is left: the start of a character that never ended shows as U+FFFD."""
+        """Return what is left; an incomplete character becomes U+FFFD."""
         return self._decoder.decode(b"", final=True)
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
-    """The tokenizer of a `tokenizer.json`, whichever kind it is."""
+    """Load a `tokenizer.json` of any kind."""
     try:
         text = Path(path).read_bytes().decode("utf-8")
     except OSError as error:
-        raise InputError(
-            f"cannot read the tokenizer {path}: {error.strerror}",
-            hint="name the tokenizer.json of a run",
-        ) from None
+        raise InputError(f"cannot read the tokenizer {path}: {error.strerror}", _NAME) from None
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path} is not a tokenizer: invalid UTF-8 at byte {error.start}",
-            hint="name the tokenizer.json of a run",
-        ) from None
+        reason = f"invalid UTF-8 at byte {error.start}"
+        raise InputError(f"{path} is not a tokenizer: {reason}", _NAME) from None
     return tokenizer_from_json(text, str(path))
 
 
-_OWN = ("char", "byte", "word", "pieces", "marian")  # kinds that we write in a format of ours
-_DAMAGED = "the file may be damaged: take it from another checkpoint, or train again"
+_OWN = ("char", "byte", "word", "pieces", "marian")  # kinds that are stored in our own format
+_NAME = "name the tokenizer.json of a run"
+_DAMAGED = "the file may be damaged: copy it from another checkpoint, or train again"
 
 
 def tokenizer_from_json(text: str, name: str = "tokenizer.json") -> Tokenizer:
-    """The inverse of `to_json`; `name` is what errors call it."""
+    """Load a tokenizer from the result of `to_json`; `name` is used in errors."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is not JSON: {error}", hint=_DAMAGED) from None
     if isinstance(data, dict) and data.get("glasshead") == "tokenizer":
-        return _own(data, name)
+        return _load_own(data, name)
     if isinstance(data, dict) and isinstance(data.get("model"), dict):
-        return _hugging_face(data, text, name)
-    raise InputError(
-        f"{name} is not a tokenizer, neither ours nor Hugging Face's",
-        hint="name the tokenizer.json of a run",
-    )
+        return _load_hugging_face(data, text, name)
+    raise InputError(f"{name} is not a tokenizer, neither ours nor Hugging Face's", _NAME)
 
 
-def _own(data: dict[str, Any], name: str) -> Tokenizer:
+def _load_own(data: dict[str, Any], name: str) -> Tokenizer:
     version, kind = data.get("version"), data.get("kind")
     if not isinstance(version, int) or version > VERSION:
         raise InputError(
-            f"{name} has format {version!r}; this program reads up to {VERSION}",
+            f"{name} has format {version!r}, but this glasshead reads up to {VERSION}",
             hint="install a newer glasshead",
         )
     if kind not in _OWN:
         raise InputError(
-            f"{name} is a tokenizer of unknown kind {kind!r}", hint=did_you_mean(str(kind), _OWN)
+            f"{name} has an unknown kind of tokenizer {kind!r}", did_you_mean(str(kind), _OWN)
         )
     if kind == "marian":
         return MarianTokenizer.from_json(data, name)
@@ -189,7 +181,7 @@ def _own(data: dict[str, Any], name: str) -> Tokenizer:
         raise InputError(f"{name}: 'characters' {characters!r} is not text", hint=_DAMAGED)
     words = data.get("words", [])
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise InputError(f"{name}: 'words' are not a list of words", hint=_DAMAGED)
+        raise InputError(f"{name}: 'words' is not a list of words", hint=_DAMAGED)
     try:
         tokenizer: Tokenizer
         match kind:
@@ -202,23 +194,23 @@ def _own(data: dict[str, Any], name: str) -> Tokenizer:
     except (InputError, ConfigError) as error:
         raise InputError(f"{name}: {error}", hint=_DAMAGED) from None
     if tokenizer.specials != specials:
-        raise InputError(f"{name}: specials {specials} do not follow the vocabulary", hint=_DAMAGED)
+        raise InputError(f"{name}: the ids of the special tokens are wrong: {specials}", _DAMAGED)
     return tokenizer
 
 
-def _hugging_face(data: dict[str, Any], text: str, name: str) -> Tokenizer:
+def _load_hugging_face(data: dict[str, Any], text: str, name: str) -> Tokenizer:
     kind, before = data["model"].get("type"), json.dumps(data.get("pre_tokenizer"))
     reasons = {
         f"its model is {kind}": kind != "BPE",
-        "it does not work on bytes": '"ByteLevel"' not in before,
-        "it changes the text before reading it": data.get("normalizer") is not None,
+        "it is not byte-level": '"ByteLevel"' not in before,
+        "it changes the text before splitting it": data.get("normalizer") is not None,
         "it adds a space before the text": '"add_prefix_space": true' in before,
     }
     for reason, holds in reasons.items():
         if holds:
             raise InputError(
                 f"{name} cannot be used: {reason}",
-                hint="use a byte-level BPE, as GPT-2 has, or train one",
+                hint="use a byte-level BPE like GPT-2's, or train one",
             )
     try:
         return BPETokenizer(read_inner(text, name))
@@ -227,7 +219,7 @@ def _hugging_face(data: dict[str, Any], text: str, name: str) -> Tokenizer:
 
 
 def read_inner(text: str, name: str = "tokenizer.json") -> tokenizers.Tokenizer:
-    """A tokenizer of the library, which itself would make room for any id that a file has."""
+    """Load a tokenizer of the library, after checking ids, for which it would allocate memory."""
     try:
         data = json.loads(text)
         vocabulary = data["model"].get("vocab", [])
@@ -249,5 +241,5 @@ def _unknown_character(text: str, index: int) -> UnknownCharacterError:
     return UnknownCharacterError(
         f"character {text[index]!r} (U+{ord(text[index]):04X}) at line {line}, column {column} "
         f"(index {index}) was not in the training text",
-        hint="leave it out, or train with the bpe or byte tokenizer, which know every character",
+        hint="remove it, or train with --tokenizer bpe or byte, which know every character",
     )

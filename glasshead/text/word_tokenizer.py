@@ -1,4 +1,4 @@
-"""A closed list of words as a vocabulary: for languages whose every word is known beforehand."""
+"""A tokenizer for a closed list of words, for languages whose words are all known."""
 
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
@@ -6,16 +6,16 @@ from difflib import get_close_matches
 import numpy as np
 
 from glasshead.errors import InputError
-from glasshead.text.table_tokenizer import Ids, TableTokenizer, number_specials, utf8
+from glasshead.text.base_tokenizer import Ids, Tokenizer, number_specials, utf8
 
 __all__ = ["WordTokenizer", "find_unknown", "segment"]
 
 
-class WordTokenizer(TableTokenizer):
-    """One id for each word of a list; a text is cut into as long words as can be.
+class WordTokenizer(Tokenizer):
+    """One id for each word of a list; a text is split into the longest words that fit.
 
-    Specials come first, then the words. A word may hold the space before it, so that words put
-    together are the text again.
+    Special tokens come first, then the words. A word may include the space before it, so that
+    joined words are the text again.
 
     >>> tokenizer = WordTokenizer(["现在", "它", "饿坏", "了", "。"], ["<pad>"])
     >>> tokenizer.encode_ids("现在它饿坏了。").tolist()
@@ -27,8 +27,8 @@ class WordTokenizer(TableTokenizer):
     def __init__(self, words: Sequence[str], specials: Sequence[str] = ()) -> None:
         if not words or not all(words) or len(set(words)) < len(words):
             raise InputError(
-                "the words of a vocabulary must be distinct, none empty, and at least one",
-                hint="leave out what is there twice",
+                "a vocabulary needs at least one word; words must be distinct and not empty",
+                hint="remove duplicates and empty words",
             )
         self.words = tuple(words)
         names = number_specials(specials, first=0)
@@ -37,7 +37,7 @@ class WordTokenizer(TableTokenizer):
         self._longest = max(map(len, words))
 
     def ids_of(self, words: Sequence[str]) -> list[int]:
-        """The ids of words that are cut already."""
+        """Return the ids of words."""
         return [self._id_of[word] for word in words]
 
     def encode_ids(self, text: str) -> Ids:
@@ -47,9 +47,9 @@ class WordTokenizer(TableTokenizer):
             start, end = find_unknown(text, self._id_of, self._longest)
             near = get_close_matches(text[start:end].strip(), self.words, n=1, cutoff=0.5)
             raise InputError(
-                f"'{text[start:end]}' (index {start}) is none of the {len(self.words)} words that "
-                "this vocabulary has",
-                hint=f"did you mean '{near[0].strip()}'?" if near else "write it in other words",
+                f"'{text[start:end]}' (index {start}) is not one of the {len(self.words)} words of "
+                "this vocabulary",
+                hint=f"did you mean '{near[0].strip()}'?" if near else "use other words",
             )
         return np.array(self.ids_of(words), dtype=np.int32)
 
@@ -58,13 +58,13 @@ class WordTokenizer(TableTokenizer):
 
 
 def segment(text: str, known: Collection[str], longest: int) -> tuple[str, ...] | None:
-    """The longest words first, going back where that leads nowhere; None if nothing leads on.
+    """Split a text into known words, the longest first, with backtracking; None if impossible.
 
     >>> segment("abcd", {"ab", "abc", "cd"}, longest=3)
     ('ab', 'cd')
     """
     words: list[str] = []
-    dead: set[int] = set()  # places from which nothing leads to the end
+    dead: set[int] = set()  # positions from which the end cannot be reached
     at, length = 0, longest
     while at < len(text):
         length = min(length, len(text) - at)
@@ -83,7 +83,7 @@ def segment(text: str, known: Collection[str], longest: int) -> tuple[str, ...] 
 
 
 def find_unknown(text: str, known: Collection[str], longest: int) -> tuple[int, int]:
-    """The piece of the text [start, end) from where reading stops to where a word begins again.
+    """Return [start, end): from where no known word fits to where one begins again.
 
     >>> find_unknown("abxycd", {"ab", "abc", "cd"}, longest=3)
     (2, 4)

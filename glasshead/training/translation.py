@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from glasshead.errors import ConfigError, InputError
 from glasshead.model.transformer import Transformer
+from glasshead.text.base_tokenizer import Ids
 from glasshead.text.batches import PairBatch, PairBatches, Rows
 from glasshead.text.bpe_dropout import BPEDropout
 from glasshead.text.pairs import Pair, bleu_words
 from glasshead.text.sources import Report, Skipped
-from glasshead.text.table_tokenizer import Ids
 from glasshead.text.tokenizer import BPETokenizer, Tokenizer
 from glasshead.training.config import TrainConfig
 from glasshead.training.dataset import Context, Dataset, Sources, Translate
@@ -208,7 +208,7 @@ class TranslationTask(Task):
         self,
         sentences: Sequence[Sentence],
         seed: int,
-        spelled: Callable[[int], tuple[Rows, Rows]] | None = None,
+        encode_epoch: Callable[[int], tuple[Rows, Rows]] | None = None,
     ) -> PairBatches:
         pad, bos, eos = (self.tokenizer.specials[name] for name in SPECIALS)
         return PairBatches(
@@ -219,7 +219,7 @@ class TranslationTask(Task):
             pad=pad,
             bos=bos,
             eos=eos,
-            spelled=spelled,
+            encode_epoch=encode_epoch,
         )
 
     def _sample_pieces(

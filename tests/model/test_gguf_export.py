@@ -83,10 +83,10 @@ def test_half_the_bits_stay_half_the_bits(dtype, kind, tmp_path):
         ("gpt2", BPE, "not gpt2"),
         ("llama scaled", BPE, "rope_scaling"),
         ("qwen3 with biases", BPE, "no bias in o_proj"),
-        ("llama", TOKENIZERS["bpe"], "no name for how this bpe"),
-        ("llama", BPETokenizer.train("ab", 257, ["<eos>"], split_gpt2_words), "no name"),
+        ("llama", TOKENIZERS["bpe"], "cannot split words as this bpe"),
+        ("llama", BPETokenizer.train("ab", 257, ["<eos>"], split_gpt2_words), "cannot split words"),
         ("llama", CharTokenizer.train(TEXT), "no <eos>"),
-        ("llama", CharTokenizer.train("▁", ["<eos>"]), "have ▁ among them"),
+        ("llama", CharTokenizer.train("▁", ["<eos>"]), "characters is ▁"),
         ("llama", ByteTokenizer(), "no <eos>"),
     ],
 )

@@ -49,7 +49,7 @@ def test_a_text_is_read_exactly_if_some_way_leads_to_its_end(text, known):
 
 
 def test_an_unknown_word_is_named_with_its_place_and_one_like_it():
-    with pytest.raises(InputError, match=r"'饿掉' \(index 3\) is none of the") as error:
+    with pytest.raises(InputError, match=r"'饿掉' \(index 3\) is not one of the") as error:
         TOKENIZER.encode_ids("现在它饿掉了。")
     assert error.value.hint == "did you mean '饿坏'?"
 

@@ -26,8 +26,8 @@ from glasshead.lab.processes import map_processes
 from glasshead.model.transformer import Transformer, TransformerConfig
 from glasshead.observe.ablation import ChangeHook, attach_change_hooks
 from glasshead.observe.layers import find_layers
+from glasshead.text.base_tokenizer import Ids
 from glasshead.text.pairs import Pair
-from glasshead.text.table_tokenizer import Ids
 from glasshead.text.tinyworld import Story, World
 from glasshead.text.tinyworld.tokens import world_tokenizer
 from glasshead.text.tokenizer import WordTokenizer

@@ -1,4 +1,5 @@
-"""The embedded world: endless small stories in Chinese, English and German, with their truth."""
+"""The embedded world: endless small stories in Chinese, English and German, with what their
+pronouns refer to."""
 
 from glasshead.text.tinyworld.lexicon import LANGUAGES, Noun
 from glasshead.text.tinyworld.spelling import spell, tokenize, vocabulary

@@ -1,7 +1,7 @@
-"""From what a story says to its words: one function per language.
+"""Turn the content of a story into words: one function for each language.
 
-Each yields pieces (role, phrase); a word's marks are its letters under the piece's role, so that
-`thing.n` is the noun of the thing in every language, and words with a common mark are aligned.
+Each yields (role, phrase). A word has its letters as marks, with the role before them: `thing.n` is
+the noun of the thing in every language, and words with a common mark are aligned.
 """
 
 from collections.abc import Iterator
@@ -14,10 +14,10 @@ from glasshead.text.tinyworld.lexicon import Noun
 if TYPE_CHECKING:
     from glasshead.text.tinyworld.story import Story
 
-__all__ = ["FUNCTION_WORDS", "GRAMMARS", "Marked", "marked"]
+__all__ = ["FUNCTION_WORDS", "GRAMMARS", "MarkedWords", "mark_words"]
 
-Pieces = Iterator[tuple[str, str]]
-Marked = tuple[tuple[str, tuple[str, ...]], ...]
+Phrases = Iterator[tuple[str, str]]
+MarkedWords = tuple[tuple[str, tuple[str, ...]], ...]
 
 _DEFINITE = {"m": ("der", "den", "dem"), "f": ("die", "die", "der"), "n": ("das", "das", "dem")}
 _INDEFINITE = {
@@ -37,19 +37,21 @@ FUNCTION_WORDS = {
 
 
 @cache
-def marked(role: str, phrase: str) -> Marked:
-    """`marked("place", "im/ad Park/n")` is (("im", (place.a, place.d)), ("Park", (place.n,)))."""
+def mark_words(role: str, phrase: str) -> MarkedWords:
+    """
+    >>> mark_words("place", "im/ad Park/n")
+    (('im', ('place.a', 'place.d')), ('Park', ('place.n',)))
+    """
     words = (token.partition("/") for token in phrase.split())
     return tuple(
         (word, tuple(f"{role}.{letter}" for letter in letters)) for word, _, letters in words
     )
 
 
-def chinese(story: "Story") -> Pieces:
+def chinese(story: "Story") -> Phrases:
     subject, role = story.subject, story.subject_role
-    time, place = ("time", story.time.zh if story.time else ""), ("place", "")
-    if story.place:
-        place = ("place", story.place.zh_phrase)
+    time = ("time", story.time.zh if story.time else "")
+    place = ("place", story.place.zh_phrase if story.place else "")
     if story.circumstance:
         yield "circumstance", f"因为/b {story.circumstance.zh} ，/c"
     if story.first == "time":
@@ -66,10 +68,8 @@ def chinese(story: "Story") -> Pieces:
         yield place
     yield from _zh_event(story)
     if story.reason:
-        yield (
-            "reason",
-            f"，/c 因为/b {_zh_pronoun(story.noun(story.reason_role))}/p {story.reason.zh}",
-        )
+        pronoun = _zh_pronoun(story.noun(story.reason_role))
+        yield "reason", f"，/c 因为/b {pronoun}/p {story.reason.zh}"
     if story.manner:
         yield "manner", f"，/c {story.manner.zh}"
     if story.forgotten:
@@ -83,12 +83,10 @@ def chinese(story: "Story") -> Pieces:
     yield "stop", "。/z"
 
 
-def _zh_event(story: "Story") -> Pieces:
+def _zh_event(story: "Story") -> Phrases:
     verb, other = story.verb, story.other
-    if story.definite:
-        phrase = f"那/d {other.that_measure}/d {other.zh}/n"
-    else:
-        phrase = f"一/d {other.measure}/d {other.zh}/n"
+    article = f"那/d {other.that_measure}" if story.definite else f"一/d {other.measure}"
+    phrase = f"{article}/d {other.zh}/n"
     if story.passive or (story.definite and verb.ba):
         yield story.other_role, f"{'被/xy' if story.passive else '把'} {phrase}"
         yield "verb", verb.zh_done
@@ -101,7 +99,7 @@ def _zh_pronoun(noun: Noun) -> str:
     return {"m": "他", "f": "她"}[noun.gender] if "person" in noun.kinds else "它"
 
 
-def english(story: "Story") -> Pieces:
+def english(story: "Story") -> Phrases:
     subject, verb, other = story.subject, story.verb, story.other
     if story.circumstance:
         yield "circumstance", f"because/b {story.circumstance.en} ,/c"
@@ -126,10 +124,8 @@ def english(story: "Story") -> Pieces:
     if story.first != "time" and story.time:
         yield "time", story.time.en
     if story.reason:
-        yield (
-            "reason",
-            f"because/b {_en_pronoun(story.noun(story.reason_role))}/p {story.reason.en}",
-        )
+        pronoun = _en_pronoun(story.noun(story.reason_role))
+        yield "reason", f"because/b {pronoun}/p {story.reason.en}"
     if story.manner:
         yield "manner", f"{',' if story.forgotten else 'and'}/c {story.manner.en}"
     if story.forgotten:
@@ -147,7 +143,7 @@ def _en_pronoun(noun: Noun) -> str:
     return {"m": "he", "f": "she"}[noun.gender] if "person" in noun.kinds else "it"
 
 
-def german(story: "Story") -> Pieces:
+def german(story: "Story") -> Phrases:
     """Verb second, participle last: Gestern hat das Kätzchen im Park ... gejagt."""
     subject, verb = story.subject, story.verb
     if story.circumstance:
@@ -196,9 +192,7 @@ def _de_phrase(noun: Noun, definite: bool, case: int) -> str:
 def _de_ending(ending: Ending, lead: str, referent: Noun) -> str:
     pronoun = f"{_PRONOUNS[referent.gender][ending.case]}/p"
     if lead == "say":
-        verb, _, rest = (
-            ending.de.split(" ", 2) if ending.de.count(" ") > 1 else (*ending.de.split(), "")
-        )
+        verb, _, rest = [*ending.de.split(" ", 2), ""][:3]  # the second is the pronoun
         return f"man/s sagt/s , dass/q {pronoun} {ending.de_last or f'{rest} {verb}'}"
     return f"{'schau/t ,/u ' if lead == 'look' else ''}jetzt/j {ending.de.replace('@', pronoun)}"
 

@@ -1,8 +1,8 @@
 """The words of the world, each in Chinese, English and German.
 
-Phrases are written `word/letters`. Words of one phrase that share a letter mean the same, across
-the languages: `很/s 好奇/a`, `was so/s curious/a`, `so/s neugierig/a war`. A word without letters
-has no partner. `n` marks a noun, `p` a pronoun, and `@` is the place of the pronoun.
+Phrases are written `word/letters`. Words of one phrase that share a letter mean the same in all
+languages: `很/s 好奇/a`, `was so/s curious/a`, `so/s neugierig/a war`. A word without letters has
+no counterpart. `n` marks a noun, `p` a pronoun, and `@` is the place of the pronoun.
 """
 
 from dataclasses import dataclass

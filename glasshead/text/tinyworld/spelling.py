@@ -21,7 +21,7 @@ from glasshead.text.tinyworld.lexicon import (
 )
 from glasshead.text.word_tokenizer import find_unknown, segment
 
-__all__ = ["spell", "tokenize", "vocabulary"]
+__all__ = ["pieces", "spell", "tokenize", "vocabulary"]
 
 _FULL_WIDTH = str.maketrans({",": "，", ".": "。"})
 
@@ -31,31 +31,38 @@ def spell(tokens: Sequence[str], lang: str) -> str:
     >>> spell(["now", "it", "is", "torn", "."], "en")
     'Now it is torn.'
     """
+    return "".join(pieces(tokens, lang))
+
+
+def pieces(tokens: Sequence[str], lang: str) -> list[str]:
+    """Spell each token: with the space before it, and a capital where a sentence begins.
+
+    >>> pieces(["now", "it", "is", "torn", "."], "en")
+    ['Now', ' it', ' is', ' torn', '.']
+    """
     if check_language(lang) == "zh":
-        return "".join(tokens)
-    text, start = [], True
+        return list(tokens)
+    spelled: list[str] = []
+    start = True
     for token in tokens:
-        if token in {",", "."}:
-            text.append(token)
-        else:
-            text.append(f" {token[0].upper()}{token[1:]}" if start else f" {token}")
+        word = f"{token[0].upper()}{token[1:]}" if start else token
+        spelled.append(f" {word}" if spelled and token not in {",", "."} else word)
         start = token == "."
-    return "".join(text).strip()
+    return spelled
 
 
 @cache
 def vocabulary(lang: str) -> tuple[str, ...]:
-    """Every word of the world in one language, sorted."""
+    """Return every word of the world in one language, sorted."""
     phrases = [FUNCTION_WORDS[check_language(lang)]]
     phrases += [noun.word(lang) for noun in NOUNS]
     phrases += [getattr(place, f"{lang}_phrase") for place in PLACES]
-    said = [*TIMES, DINNER, LUNCH, HOURS, *ENDINGS]
+    trilingual = [*TIMES, DINNER, LUNCH, HOURS, *ENDINGS, *VERBS]
     for verb in VERBS:
-        said += [verb.preposition, *verb.of_actor, *verb.of_thing, *verb.given]
-        said += [verb.manner] if verb.manner else []
-        phrases.append(getattr(verb, lang))
+        trilingual += [verb.preposition, *verb.of_actor, *verb.of_thing, *verb.given]
+        trilingual += [verb.manner] if verb.manner else []
         phrases.append({"zh": verb.zh_done, "en": verb.en_done, "de": ""}[lang])
-    phrases += [getattr(words, lang) for words in said]
+    phrases += [getattr(entry, lang) for entry in trilingual]
     if lang == "zh":
         phrases += [f"{noun.measure} {noun.that_measure}" for noun in NOUNS]
     if lang == "de":
@@ -65,7 +72,7 @@ def vocabulary(lang: str) -> tuple[str, ...]:
 
 
 def tokenize(text: str, lang: str) -> tuple[str, ...]:
-    """The words of a text of this world: the inverse of spelling it.
+    """Cut a text of this world into its tokens: the inverse of `spell`.
 
     >>> tokenize("现在它饿坏了。", "zh")
     ('现在', '它', '饿坏', '了', '。')

@@ -1,4 +1,4 @@
-"""One story: what it says, its words in three languages, and the truth about them."""
+"""One story: its content, its words in three languages, and what its pronouns refer to."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from glasshead.text.tinyworld.endings import ENDINGS, Ending, endings_of
 from glasshead.text.tinyworld.events import Circumstance, Manner, Reason, Verb
-from glasshead.text.tinyworld.grammar import GRAMMARS, Marked, marked
+from glasshead.text.tinyworld.grammar import GRAMMARS, MarkedWords, mark_words
 from glasshead.text.tinyworld.lexicon import LANGUAGES, Noun, Place, Trilingual, check_language
 from glasshead.text.tinyworld.spelling import spell
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Pronoun:
-    """`tokens[index]` stands for the entity that `word`, `tokens[referent_index]`, names."""
+    """`tokens[index]` refers to `entity`, which `tokens[referent_index]`, or `word`, names."""
 
     index: int
     referent_index: int
@@ -27,7 +27,7 @@ class Pronoun:
 
 
 class ByLanguage(Mapping[str, T]):
-    """What a story has in each language, made when asked for: one language costs one."""
+    """A value for each language, computed when it is accessed."""
 
     def __init__(self, make: Callable[[str], T]) -> None:
         self._make = make
@@ -44,7 +44,7 @@ class ByLanguage(Mapping[str, T]):
 
 @dataclass(frozen=True, repr=False)
 class Story:
-    """Its fields are what it says; whatever is in words is worked out from them.
+    """The content of a story; its words in each language follow from it.
 
     >>> from glasshead.text.tinyworld import World
     >>> story = World.seed_story()
@@ -58,16 +58,16 @@ class Story:
     thing: Noun
     verb: Verb
     ending: Ending
-    about: str  # whom the ending tells of: actor, thing or place
+    about: str  # what the ending is about: actor, thing or place
     place: Place | None = None
     time: Trilingual | None = None
-    first: str = ""  # what stands before the subject: time, place or nothing
+    first: str = ""  # what comes before the subject: time, place or nothing
     passive: bool = False
     topic: bool = False  # 那个小猫，它...
-    definite: bool = False  # the one who is not the subject: 那只, the; otherwise 一只, a
+    definite: bool = False  # the noun that is not the subject: 那只, the; otherwise 一只, a
     circumstance: Circumstance | None = None
     reason: Reason | None = None
-    reason_role: str = ""  # whom the reason tells of: actor or thing
+    reason_role: str = ""  # what the reason is about: actor or thing
     manner: Manner | None = None
     forgotten: Trilingual | None = None
     lead: str = "now"  # how the ending begins: now; look, now; people say that (say)
@@ -93,7 +93,7 @@ class Story:
 
     @property
     def referent(self) -> Noun:
-        """What the last pronoun stands for."""
+        """The noun that the last pronoun refers to."""
         return self.noun(self.about)
 
     def noun(self, role: str) -> Noun:
@@ -102,42 +102,41 @@ class Story:
 
     @property
     def tokens(self) -> ByLanguage[tuple[str, ...]]:
-        """Words and punctuation; without the capital that a sentence begins with."""
-        return ByLanguage(lambda lang: tuple(word for word, _ in self._marked(lang)))
+        """Words and punctuation, without the capital at the start of a sentence."""
+        return ByLanguage(lambda lang: tuple(word for word, _ in self._words(lang)))
 
     @property
     def pronouns(self) -> ByLanguage[list[Pronoun]]:
-        """Those of the third person, first to last."""
+        """The pronouns of the third person, first to last."""
         return ByLanguage(self._pronouns)
 
     @property
     def nouns(self) -> ByLanguage[tuple[int, ...]]:
-        """Where the nouns stand (all but those that tell the time)."""
-        return ByLanguage(
-            lambda lang: tuple(
-                index
-                for index, (_, marks) in enumerate(self._marked(lang))
-                if any(mark.endswith(".n") for mark in marks)
-            )
-        )
+        """The positions of the nouns, except those of times."""
+
+        def find(lang: str) -> tuple[int, ...]:
+            words = enumerate(self._words(lang))
+            return tuple(i for i, (_, marks) in words if any(m.endswith(".n") for m in marks))
+
+        return ByLanguage(find)
 
     def text(self, lang: str) -> str:
         return spell(self.tokens[lang], lang)
 
     def alignment(self, source: str, target: str) -> frozenset[tuple[int, int]]:
-        """(i, j): word i of `source` and word j of `target` mean the same."""
+        """Return pairs (i, j): word i of `source` and word j of `target` mean the same."""
         places = self._places(target)
         return frozenset(
             (i, j)
-            for i, (_, marks) in enumerate(self._marked(source))
+            for i, (_, marks) in enumerate(self._words(source))
             for mark in marks
             for j in places.get(mark, ())
         )
 
     def flip(self) -> "Story":
-        """The same story with an ending that makes the last pronoun stand for the other one.
+        """Return the story with an ending that makes the last pronoun refer to the other noun.
 
-        A story that ends with its place comes to end with its actor.
+        A story whose ending is about the place gets one about the actor.
         """
         about, other = ("thing", "actor") if self.about == "actor" else ("actor", "thing")
         fitting = endings_of(self.noun(about), self.noun(other))
@@ -147,18 +146,18 @@ class Story:
         return replace(self, about=about, ending=ending)
 
     @cached_property
-    def _made(self) -> dict[str, Marked]:
+    def _cache(self) -> dict[str, MarkedWords]:
         return {}
 
-    def _marked(self, lang: str) -> Marked:
-        if lang not in self._made:
-            pieces = GRAMMARS[check_language(lang)](self)
-            self._made[lang] = tuple(word for piece in pieces for word in marked(*piece))
-        return self._made[lang]
+    def _words(self, lang: str) -> MarkedWords:
+        if lang not in self._cache:
+            phrases = GRAMMARS[check_language(lang)](self)
+            self._cache[lang] = tuple(word for phrase in phrases for word in mark_words(*phrase))
+        return self._cache[lang]
 
     def _places(self, lang: str) -> dict[str, list[int]]:
         places: dict[str, list[int]] = {}
-        for index, (_, marks) in enumerate(self._marked(lang)):
+        for index, (_, marks) in enumerate(self._words(lang)):
             for mark in marks:
                 places.setdefault(mark, []).append(index)
         return places

@@ -1,4 +1,4 @@
-"""An endless row of stories, each a pure function of (seed, split, index)."""
+"""An endless sequence of stories, each a pure function of (seed, split, index)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -35,20 +35,20 @@ SPLITS = ("train", "test")
 # Chosen so that the kitten and the butterfly of the seed's sentence are in "test".
 _SALT = "tinyworld-15"
 
-# Who meets whom, as shares that add up. In the first three meetings the pronoun fits both; in the
-# last it tells them apart.
+# Who meets whom, as cumulative shares. In the first three meetings the pronoun fits both nouns; in
+# the last only one.
 _MEETINGS = {"animals": 0.40, "animal and thing": 0.82, "people": 0.91, "person and other": 1.0}
 
 
 def split_of(actor: Noun, thing: Noun) -> str:
-    """A pair is in one split, whoever acts and however it ends: so a flip is in it too."""
+    """Return the split of a pair: the same whoever acts and however the story ends."""
     pair = "/".join(sorted((actor.en, thing.en)))
     return "test" if sha256(f"{_SALT}/{pair}".encode()).digest()[0] < 26 else "train"
 
 
 @cache
 def verbs_of(actor: Noun, thing: Noun) -> tuple[Verb, ...]:
-    """The verbs that fit, each as often as its weight."""
+    """Return the verbs that fit, each as often as its weight."""
     return tuple(
         verb
         for verb in VERBS
@@ -62,7 +62,7 @@ def verbs_of(actor: Noun, thing: Noun) -> tuple[Verb, ...]:
 
 @cache
 def pairs(split: str) -> dict[str, list[tuple[Noun, Noun]]]:
-    """All pairs (actor, thing) of a split, by the kind of their meeting."""
+    """Return all pairs (actor, thing) of a split, by the kind of their meeting."""
     found: dict[str, list[tuple[Noun, Noun]]] = {meeting: [] for meeting in _MEETINGS}
     for actor, thing in product(NOUNS, NOUNS):
         both_end = endings_of(actor, thing) and endings_of(thing, actor)
@@ -118,8 +118,8 @@ class World:
 
 
 class _Teller:
-    """Makes the choices of one story. `rand` is Random.random, the only method of Random that is
-    sure to give the same numbers in every version of Python."""
+    """Makes the choices of one story. `rand` is Random.random, the only method of Random that
+    gives the same numbers in every version of Python."""
 
     def __init__(self, rand: Callable[[], float]) -> None:
         self.rand = rand
@@ -154,20 +154,20 @@ class _Teller:
         manner: Manner | None = None
         forgotten: Trilingual | None = None
         if not circumstance and self.chance(0.4):
-            told = [("actor", r) for r in verb.of_actor if r.tells(actor, thing)]
-            told += [("thing", r) for r in verb.of_thing if r.tells(thing, actor)]
-            if told:
-                reason_role, reason = self.pick(told)
+            reasons = [("actor", r) for r in verb.of_actor if r.fits(actor, thing)]
+            reasons += [("thing", r) for r in verb.of_thing if r.fits(thing, actor)]
+            if reasons:
+                reason_role, reason = self.pick(reasons)
         elif not passive:
             manner = verb.manner if self.chance(0.5) else None
             if verb.absorbing and not actor.kinds.isdisjoint({"land", "bird", "person"}):
                 meals = [LUNCH] * (time is not EVENING) + [DINNER] * (time is not MORNING)
                 if "food" in thing.kinds:
-                    meals = []  # they too could be what is mouldy now
+                    meals = []  # the meal too could be mouldy now
                 forgotten = self.pick([*meals, HOURS]) if self.chance(0.5) else None
 
         about, endings = "place", endings_of(place, actor, thing) if place else ()
-        # Where the door was open or the room was dark, that too could be what is closed now.
+        # After "the door was open" or "the room was dark", that too could be closed now.
         indoor = circumstance is not None and circumstance.where == "indoor"
         if not endings or indoor or self.chance(0.8):
             about = self.pick(("actor", "thing"))
@@ -193,6 +193,6 @@ def _places(verb: Verb, wet: bool, town: bool) -> tuple[Place, ...]:
 
 
 def corpus(n: int, lang: str, seed: int = 0) -> Iterator[str]:
-    """The first `n` training stories as lines of text."""
+    """Return the first `n` training stories as lines of text."""
     world = World(seed)
     return (world.story("train", index).text(lang) for index in range(n))

@@ -1,7 +1,7 @@
-"""What every tokenizer is, and what follows from its table id -> bytes.
+"""The base class of all tokenizers: what follows from a table id -> bytes.
 
-Ids stand for bytes, whatever the kind of tokenizer: decoding joins the table's entries, and
-offsets are running sums of their lengths. Specials such as `<eos>` stand for no bytes at all.
+Whatever the kind of tokenizer, an id stands for bytes: decoding joins the table's entries, and
+offsets are running sums of their lengths. Special tokens such as `<eos>` stand for no bytes.
 """
 
 import json
@@ -11,61 +11,39 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glasshead.errors import ConfigError, InputError
 
-__all__ = ["VERSION", "Encoded", "Ids", "TableTokenizer", "Tokenizer", "number_specials", "utf8"]
+__all__ = ["VERSION", "Encoded", "Ids", "Tokenizer", "number_specials", "utf8"]
 
 Ids = NDArray[np.int32]
-VERSION = 1  # of our own tokenizer.json, which BPE alone does not have
+VERSION = 1  # of our own tokenizer.json format, which all kinds but BPE use
 
 
 @dataclass(frozen=True, eq=False)
 class Encoded:
-    """Ids, and for each the bytes [start, end) of the UTF-8 text that it stands for."""
+    """Ids, and for each the bytes [start, end) of the UTF-8 text that it covers."""
 
     ids: Ids  # (n,)
     offsets: NDArray[np.int64]  # (n, 2)
 
 
-class Tokenizer(Protocol):
-    """What the rest of the program may ask of a tokenizer."""
+class Tokenizer(ABC):
+    """What all tokenizers share; a kind adds `encode_ids` and `to_json`."""
 
     kind: ClassVar[str]  # char, byte, bpe, word, pieces or marian
-    exact: ClassVar[bool]  # whether `decode` gives back every text
-    specials: dict[str, int]  # name -> id
-    byte_lengths: NDArray[np.int64]  # (vocab_size,): bytes of text behind each id
-
-    @property
-    def vocab_size(self) -> int: ...
-    @property
-    def fingerprint(self) -> str: ...
-    def encode(self, text: str) -> Encoded: ...
-    def encode_ids(self, text: str) -> Ids: ...
-    def prompt_ids(self, text: str) -> list[int]: ...
-    def target_ids(self, text: str) -> Ids: ...
-    def decode(self, ids: Sequence[int] | NDArray[Any]) -> str: ...
-    def decode_bytes(self, ids: Sequence[int] | NDArray[Any]) -> bytes: ...
-    def token_bytes(self, token: int) -> bytes: ...
-    def to_json(self) -> str: ...
-    def save(self, path: str | Path) -> None: ...
-
-
-class TableTokenizer(ABC):
-    """The shared half of every tokenizer; a kind adds `encode_ids` and `to_json`."""
-
-    kind: ClassVar[str]
-    exact: ClassVar[bool] = True
-    # Specials that the model is used to find before and behind a text; ours are used to none.
+    exact: ClassVar[bool] = True  # whether `decode` reproduces every text
+    # Special tokens before and after a text, as the model was trained; ours have none.
     marks: tuple[list[int], list[int]] = ([], [])
 
     def __init__(self, table: Sequence[bytes], specials: dict[str, int]) -> None:
-        self.specials = specials
+        self.specials = specials  # name -> id
         self._table = list(table)
+        # (vocab_size,): the bytes of text of each id
         self.byte_lengths = np.array([len(entry) for entry in self._table], dtype=np.int64)
 
     @abstractmethod
@@ -89,16 +67,16 @@ class TableTokenizer(ABC):
         return Encoded(ids, np.stack([ends - lengths, ends], axis=1))
 
     def prompt_ids(self, text: str) -> list[int]:
-        """The ids of a whole text as its model is used to be given it."""
-        before, behind = self.marks
-        return [*before, *self.encode_ids(text).tolist(), *behind]
+        """Encode a whole text, with the special tokens that its model expects around it."""
+        before, after = self.marks
+        return [*before, *self.encode_ids(text).tolist(), *after]
 
     def target_ids(self, text: str) -> Ids:
-        """The ids of a translation; a tokenizer of two languages cuts its words by the second."""
+        """Encode a translation; a tokenizer of two languages uses the second."""
         return self.encode_ids(text)
 
     def decode(self, ids: Sequence[int] | NDArray[Any]) -> str:
-        """The text; bytes that are not UTF-8 show as U+FFFD."""
+        """Return the text; bytes that are not UTF-8 become U+FFFD."""
         return self.decode_bytes(ids).decode("utf-8", errors="replace")
 
     def decode_bytes(self, ids: Sequence[int] | NDArray[Any]) -> bytes:
@@ -107,7 +85,7 @@ class TableTokenizer(ABC):
         if wrong.size:
             raise InputError(
                 f"id {array[wrong[0]]} is not in a vocabulary of {self.vocab_size}",
-                hint="the ids come from another tokenizer, or from a model with more of them",
+                hint="the ids come from another tokenizer, or from a model with more ids",
             )
         return b"".join([self._table[token] for token in array.tolist()])
 
@@ -123,23 +101,23 @@ class TableTokenizer(ABC):
 
 
 def number_specials(names: Sequence[str], first: int) -> dict[str, int]:
-    """Ids for the specials, from `first` on.
+    """Number the special tokens, starting with `first`.
 
-    Their names mix letters with < and >, which no word of ours does: so BPE can never merge typed
-    text into an entry that has the name, and with it the id, of a special.
+    Their names mix letters with < and >, which our words never do, so BPE cannot merge typed text
+    into a token with the name, and the id, of a special token.
     """
     for name in names:
         if not re.fullmatch(r"<\|?\w+\|?>", name):
             raise ConfigError(
-                f"special {name!r} is not a name in angle brackets", hint="write it like <eos>"
+                f"special token {name!r} is not a name in angle brackets", hint="write it as <eos>"
             )
     if len(set(names)) != len(names):
-        raise ConfigError(f"a special occurs twice in {list(names)}", hint="name each once")
+        raise ConfigError(f"a special token occurs twice in {list(names)}", hint="name each once")
     return {name: first + index for index, name in enumerate(names)}
 
 
 def utf8(text: str) -> bytes:
-    """The text's bytes; half characters, as a mistyped argument can hold, are an error.
+    """Encode a text; raise if it has half of a surrogate pair, as a bad argument can.
 
     >>> utf8("江").hex()
     'e6b19f'
@@ -148,7 +126,7 @@ def utf8(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         raise InputError(
-            f"the text has half a character (U+{ord(text[error.start]):04X}) "
-            f"at index {error.start}, which UTF-8 cannot hold",
-            hint="the text was probably not UTF-8 where it came from; convert it first",
+            f"the text has half of a surrogate pair (U+{ord(text[error.start]):04X}) "
+            f"at index {error.start}, which UTF-8 cannot encode",
+            hint="the text was probably not UTF-8 originally; convert it first",
         ) from None
