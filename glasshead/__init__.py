@@ -54,7 +54,7 @@ the same words for the command line.
 from typing import TYPE_CHECKING
 
 from glasshead.lazy import lazy_names
-from glasshead.observe import showing as _showing
+from glasshead.observe import viewer as _viewer
 
 if TYPE_CHECKING:
     from glasshead.api.inference import complete, generate, look, translate
@@ -93,7 +93,7 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_showing.shown_by("glasshead.serve.notebook")  # `observe` may not import the page
+_viewer.set_viewer("glasshead.serve.notebook")  # `observe` may not import the page
 
 # Where each name is. It is imported when it is first used, so that `import glasshead` is cheap.
 _NAMES = {

@@ -144,8 +144,8 @@ def test_without_an_extra_the_command_that_needs_it_says_how_to_install_it(tmp_p
 def test_without_the_notebooks_extra_showing_says_how_to_install_it(tmp_path):
     code = (
         "import sys; sys.modules['anywidget'] = None\n"
-        "import glasshead\nfrom glasshead.observe.showing import shown\n"
-        "try: shown(None)\nexcept glasshead.GlassheadError as e: print(e, e.hint, sep='|')"
+        "import glasshead\nfrom glasshead.observe.viewer import show_trace\n"
+        "try: show_trace(None)\nexcept glasshead.GlassheadError as e: print(e, e.hint, sep='|')"
     )
     wanted = f"anywidget, which is not installed|{install_hint('notebook')}"
     assert wanted in python("-c", code, cwd=tmp_path).stdout

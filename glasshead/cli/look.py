@@ -139,9 +139,9 @@ def look(
     elif as_json:
         import json
 
-        from glasshead.observe.look_json import answer
+        from glasshead.observe.look_json import look_as_json
 
-        found = answer(options.view, options.heads, options.word, statistic, layer, head, top)
+        found = look_as_json(options.view, options.heads, options.word, statistic, layer, head, top)
         print(json.dumps(found, ensure_ascii=False, allow_nan=False))
     else:
         _print(options, model, text, top)
@@ -190,17 +190,17 @@ class LookOptions:
 
 def _print(asked: LookOptions, model: str, text: str | None, top: int) -> None:
     from glasshead.observe import look_tables as tables
-    from glasshead.observe.picture_terminal import show
+    from glasshead.observe.picture_terminal import print_sheet
 
     screen = console()
     if asked.word is not None:
-        for line in tables.ranked(asked.view, asked.heads, asked.word, asked.query, top,
+        for line in tables.ranking_lines(asked.view, asked.heads, asked.word, asked.query, top,
                                   asked.lang, screen):  # fmt: skip
             screen.print(line, soft_wrap=True)
     elif asked.statistic is not None or asked.layer is not None:
-        show(asked.sheet(), screen)
+        print_sheet(asked.sheet(), screen)
     else:
-        for part in tables.summary(asked.view, asked.lang, screen, model, text):
+        for part in tables.summary_lines(asked.view, asked.lang, screen, model, text):
             screen.print(part, soft_wrap=True)
 
 

@@ -45,12 +45,12 @@ def _both(name: str, tag: str = "span", kind: str = "", **values: Any) -> str:
 def _in_both(texts: Mapping[Language, str], tag: str = "span", kind: str = "") -> str:
     """A text in both languages, of which the page shows one."""
     return "".join(
-        f'<{tag} class="{f"{lang} {kind}".strip()}" lang="{lang}">{_marked(text)}</{tag}>'
+        f'<{tag} class="{f"{lang} {kind}".strip()}" lang="{lang}">{_to_html(text)}</{tag}>'
         for lang, text in texts.items()
     )
 
 
-def _marked(text: str) -> str:
+def _to_html(text: str) -> str:
     """`**bold**` and `` `code` `` as HTML; everything else is text."""
     html = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", escape(text, quote=False))
     return re.sub(r"`(.+?)`", r"<code>\1</code>", html)

@@ -193,13 +193,13 @@ def show_map(
     from rich.console import Console
 
     from glasshead.observe.picture import Sheet, save
-    from glasshead.observe.picture_terminal import show
+    from glasshead.observe.picture_terminal import print_sheet
     from glasshead.observe.view import Map
 
     shown = Map(title, torch.as_tensor(values, dtype=torch.float32), list(rows), list(cols))
     sheet = Sheet("map", title, [], [shown], "linear")
     plain = bool(os.environ.get("NO_COLOR"))
-    show(sheet, Console(color_system=None if plain else "auto", highlight=False))
+    print_sheet(sheet, Console(color_system=None if plain else "auto", highlight=False))
     path = out_folder() / file
     save(sheet, path)
     print(f"→ {path}", file=sys.stderr)

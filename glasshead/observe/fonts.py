@@ -27,7 +27,9 @@ PREFERRED = (
 @lru_cache
 def chinese_font(text: str = "") -> str | None:
     """The family of an installed font that draws 它 and every character of the text, if any."""
-    for path, _ in sorted(_installed(), key=lambda font: (_rank(font[1]), _is_odd(font[0]), font)):
+    for path, _ in sorted(
+        _installed_fonts(), key=lambda font: (_rank(font[1]), _is_variant(font[0]), font)
+    ):
         if has_glyphs(path, text):
             known = font_manager.fontManager
             if path not in {entry.fname for entry in known.ttflist}:
@@ -49,14 +51,17 @@ def has_glyphs(path: str, text: str) -> bool:
         return False
 
 
-def _installed() -> Iterator[tuple[str, str]]:
+def _installed_fonts() -> Iterator[tuple[str, str]]:
+    """(path, family) of every font."""
     known = {entry.fname for entry in font_manager.fontManager.ttflist}
     yield from ((entry.fname, entry.name) for entry in font_manager.fontManager.ttflist)
     # matplotlib remembers the fonts of its first run; one installed since is only on the disk.
-    yield from _named(path for path in font_manager.findSystemFonts() if path not in known)
+    yield from _with_family_names(
+        path for path in font_manager.findSystemFonts() if path not in known
+    )
 
 
-def _named(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+def _with_family_names(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
     for path in paths:
         try:
             yield path, FT2Font(path).family_name
@@ -64,8 +69,8 @@ def _named(paths: Iterable[str]) -> Iterator[tuple[str, str]]:
             continue
 
 
-def _is_odd(path: str) -> bool:
-    """Whether this is a bold or slanted cut, where the plain one lies beside it."""
+def _is_variant(path: str) -> bool:
+    """Whether this may be a bold or slanted face: the plain one is preferred."""
     return "regular" not in path.lower()
 
 

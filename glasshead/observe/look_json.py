@@ -7,10 +7,10 @@ from glasshead.observe.ranking import standout_heads, strongest_keys
 from glasshead.observe.view import Head, Map, View
 from glasshead.observe.words import Word
 
-__all__ = ["answer"]
+__all__ = ["look_as_json"]
 
 
-def answer(
+def look_as_json(
     view: View,
     heads: Sequence[Head],
     wanted: str | Word | None,
@@ -19,6 +19,10 @@ def answer(
     head: int | None,
     k: int,
 ) -> dict[str, Any]:
+    """Return the statistic, the looks of a word, the maps or, if none is asked for, all of it.
+
+    `k` is how many looks of the word `wanted` are listed.
+    """
     if statistic is not None:
         found = view.statistic(statistic)
         return {"statistic": found.name, "layers": found.rows, "values": _numbers(found)}
@@ -66,5 +70,5 @@ def _map(shown: Map) -> dict[str, Any]:
 
 
 def _numbers(shown: Map) -> list[list[float | None]]:
-    """JSON has no NaN."""
+    """NaN becomes null: JSON has no NaN."""
     return [[None if x != x else x for x in row] for row in shown.values.tolist()]

@@ -19,7 +19,7 @@ from glasshead.observe.colours import Kind, Scale, full_bar, palette, three
 from glasshead.observe.picture import Sheet
 from glasshead.observe.view import Map
 
-__all__ = ["bar", "fitted", "show"]
+__all__ = ["bar", "fit_to_width", "print_sheet"]
 
 NAME = 18  # cells of a name at the side
 HIGH = 12  # cells of a name at the top, which is written downwards
@@ -28,13 +28,13 @@ BLOCKS = " ░▒▓█"
 ASCII = " .:+#"
 
 
-def show(sheet: Sheet, console: Console) -> None:
-    """Print a sheet as this console can show it."""
-    for part in parts(sheet, console):
+def print_sheet(sheet: Sheet, console: Console) -> None:
+    """Print a sheet with the colours and characters that this console has."""
+    for part in render(sheet, console):
         console.print(part, soft_wrap=True)
 
 
-def parts(sheet: Sheet, console: Console) -> Iterator[RenderableType]:
+def render(sheet: Sheet, console: Console) -> Iterator[RenderableType]:
     brush = Brush(console, sheet.scale)
     yield Text(sheet.title, style="bold")
     for note in sheet.notes:
@@ -54,7 +54,7 @@ def parts(sheet: Sheet, console: Console) -> Iterator[RenderableType]:
 
 
 class Brush:
-    """Paints shades 0 to 255."""
+    """Paints shades 0 to 255 in colours, or in block characters where there are none."""
 
     def __init__(self, console: Console, kind: Kind) -> None:
         self.coloured = console.color_system is not None
@@ -74,14 +74,14 @@ class Brush:
             text.append(self.sign(shade) * width)
 
     def sign(self, shade: int) -> str:
-        """Of ratios, only what is above 1 gets a sign."""
+        """The character for a shade; of ratios, only those above 1 get one."""
         share = (shade - 128) / 127 if self.kind == "ratio" else shade / 255
-        # Whatever can be told from nothing gets the lightest sign at least.
+        # A small weight gets at least the lightest character.
         step = int(np.ceil(share * (len(self.signs) - 1) - 0.1))
         return self.signs[min(max(step, 0), len(self.signs) - 1)]
 
     def number(self, text: Text, value: float, shade: int, width: int) -> None:
-        """A number on its colour."""
+        """Write a number on its colour."""
         if value != value:
             text.append(" " * width)
             return
@@ -100,10 +100,10 @@ class Brush:
         return text.append(f" {high} {unit}")
 
 
-def fitted(text: str, width: int) -> str:
-    """Exactly so many cells wide, cut or filled.
+def fit_to_width(text: str, width: int) -> str:
+    """Cut or fill a text to exactly `width` cells.
 
-    >>> fitted("小猫", 5), fitted("小猫在", 5)
+    >>> fit_to_width("小猫", 5), fit_to_width("小猫在", 5)
     ('小猫 ', '小猫…')
     """
     if cell_len(text) <= width:
@@ -112,7 +112,7 @@ def fitted(text: str, width: int) -> str:
 
 
 def bar(share: float, width: int, ascii_only: bool) -> str:
-    """A share of 1 fills the width; eighths of a cell are drawn where the terminal has them.
+    """Draw a bar that a share of 1 fills, in eighths of a cell where the terminal has them.
 
     >>> bar(0.5, 5, ascii_only=False), bar(0.5, 4, ascii_only=True)
     ('██▌', '##')
@@ -132,14 +132,14 @@ def _bars(sheet: Sheet, console: Console) -> Iterator[Text]:
     full = full_bar(float(values.max()))
     room = min(40, max(8, console.width - wide - 10))
     for j in order:
-        line = Text(f"{fitted(names[j], wide)}  {three(float(values[j])):>7}  ")
+        line = Text(f"{fit_to_width(names[j], wide)}  {three(float(values[j])):>7}  ")
         drawn = bar(float(values[j]) / full, room, console.options.ascii_only)
         yield line.append(drawn, style="blue")
 
 
 def _map(shown: Map, brush: Brush, width: int) -> Iterator[Text]:
     """Words down the side and along the top; columns that do not fit go below the others."""
-    values = shown.values if shown.rows else _smaller(shown.values, max(8, (width - 2) // 2))
+    values = shown.values if shown.rows else _shrink(shown.values, max(8, (width - 2) // 2))
     shades = Scale.of(values, brush.kind).shades(values)
     rows, cols = shown.rows or [""] * len(values), shown.cols or [""] * values.shape[1]
     side = min(NAME, max(map(cell_len, rows), default=0))
@@ -149,15 +149,15 @@ def _map(shown: Map, brush: Brush, width: int) -> Iterator[Text]:
         if start:
             yield Text("")
         if shown.cols:
-            yield from _downwards(cols[part], side + 1)
+            yield from _vertical_names(cols[part], side + 1)
         for name, row in zip(rows, shades[:, part], strict=True):
-            text = Text(fitted(name, side) + " " if side else "")
+            text = Text(fit_to_width(name, side) + " " if side else "")
             for shade in row:
                 brush.paint(text, int(shade))
             yield text
 
 
-def _downwards(names: Sequence[str], indent: int) -> Iterator[Text]:
+def _vertical_names(names: Sequence[str], indent: int) -> Iterator[Text]:
     """Names that are read from top to bottom, each two cells wide."""
     cut = [name if len(name) <= HIGH else name[: HIGH - 1] + "⋮" for name in names]
     high = max(map(len, cut))
@@ -165,7 +165,7 @@ def _downwards(names: Sequence[str], indent: int) -> Iterator[Text]:
         text = " " * indent
         for name in cut:
             place = line - (high - len(name))  # they stand on the map
-            text += fitted(name[place] if place >= 0 else "", 2)
+            text += fit_to_width(name[place] if place >= 0 else "", 2)
         yield Text(text.rstrip())
 
 
@@ -175,7 +175,7 @@ def _heat(shown: Map, brush: Brush) -> Iterator[Text]:
     side, wide = max(map(cell_len, rows)), 8
     yield Text(" " * side + "".join(f"{name:>{wide - 1}} " for name in cols), style="dim")
     for i, name in enumerate(rows):
-        text = Text(fitted(name, side))
+        text = Text(fit_to_width(name, side))
         for j in range(len(cols)):
             brush.number(text, float(shown.values[i, j]), int(shades[i, j]), wide)
         yield text
@@ -184,14 +184,14 @@ def _heat(shown: Map, brush: Brush) -> Iterator[Text]:
 def _grid(sheet: Sheet, brush: Brush, width: int) -> Iterator[Text]:
     """Small maps side by side, as many as there is room for."""
     for _, numbers in sheet.layers:
-        smalls = [_smaller(sheet.maps[n].values, THUMB) for n in numbers]
+        smalls = [_shrink(sheet.maps[n].values, THUMB) for n in numbers]
         shades = [Scale.of(small, brush.kind).shades(small) for small in smalls]
         each = max(small.shape[1] for small in shades)
         each = max(each * (1 if brush.coloured else 2), 6)
         fit = max(1, (width + 2) // (each + 2))
         for start in range(0, len(shades), fit):
             part = range(start, min(start + fit, len(shades)))
-            names = (fitted(sheet.maps[numbers[n]].name, each) for n in part)
+            names = (fit_to_width(sheet.maps[numbers[n]].name, each) for n in part)
             yield Text("  ".join(names).rstrip(), style="dim")
             yield from _side_by_side([shades[n] for n in part], brush, each)
             yield Text("")
@@ -219,8 +219,8 @@ def _side_by_side(maps: Sequence[NDArray[np.uint8]], brush: Brush, each: int) ->
         yield text
 
 
-def _smaller(values: Tensor, most: int) -> Tensor:
-    """At most so many cells a side, each the largest of those it stands for."""
+def _shrink(values: Tensor, most: int) -> Tensor:
+    """Pool to at most `most` cells a side, each the largest of those it stands for."""
     high, wide = (min(n, most) for n in values.shape)
     filled = values.nan_to_num(0)[None, None]
     return F.adaptive_max_pool2d(filled, (high, wide))[0, 0].to(torch.float32)

@@ -25,9 +25,9 @@ from torch import Tensor
 from glasshead.attention.hooks import Layer
 from glasshead.errors import InputError, RecordingError
 from glasshead.observe.pooling import Cells, compute_cells, pool_overview
-from glasshead.observe.showing import shown
 from glasshead.observe.statistics import HeadStatistics, cell_side
 from glasshead.observe.trace_storage import LayerTrace
+from glasshead.observe.viewer import show_trace
 
 __all__ = ["Cells", "TopKeys", "Trace", "open_glass"]
 
@@ -251,7 +251,7 @@ class Trace:
 
     def show(self, **how: Any) -> Any:
         """Return the page as a widget for a notebook: `trace.show(layer=1, head=3)`."""
-        return shown(self, **how)
+        return show_trace(self, **how)
 
 
 def open_glass(path: str | Path) -> Trace:

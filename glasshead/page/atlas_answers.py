@@ -17,7 +17,7 @@ from glasshead.observe.trace_storage import LayerTrace
 from glasshead.observe.view import View
 from glasshead.observe.wording import STATISTICS
 from glasshead.observe.words import Token, Word, characters
-from glasshead.page.look_answers import Binary, rounded, to_bytes
+from glasshead.page.look_answers import Binary, to_bytes, to_json_numbers
 
 __all__ = ["binary_cells", "describe_atlas", "exact_row", "token_pieces"]
 
@@ -65,7 +65,7 @@ def _statistics(trace: Trace, layers: list[int]) -> dict[str, Any]:
     means = [trace.statistics(layer).means() for layer in layers]
     found = {}
     for name in dict.fromkeys(name for each in means for name in each):
-        values = [rounded(each[name][0]) if name in each else None for each in means]
+        values = [to_json_numbers(each[name][0]) if name in each else None for each in means]
         explain = {lang: STATISTICS[lang].get(name, name) for lang in STATISTICS}
         found[name] = {"explain": explain, "values": values}
     return found

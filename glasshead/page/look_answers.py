@@ -27,7 +27,7 @@ from glasshead.observe.words import Word, visible
 
 __all__ = [
     "MAX_WORDS", "Binary", "LookView", "binary_map", "binary_thumbnails", "describe_look",
-    "has_words", "rank_heads", "rounded",
+    "has_words", "rank_heads", "to_json_numbers",
 ]  # fmt: skip
 
 MAX_WORDS = 400  # shown one by one; a longer text is for the Atlas
@@ -150,7 +150,7 @@ def _last_pronoun(words: list[Word]) -> int | None:
 def _statistics(view: View) -> dict[str, Any]:
     found = {}
     for name in view.statistic_names:
-        values = [rounded(each[name]) if name in each else None
+        values = [to_json_numbers(each[name]) if name in each else None
                   for each in view.statistics.values()]  # fmt: skip
         explain = {lang: STATISTICS[lang].get(name, name) for lang in STATISTICS}
         found[name] = {"explain": explain, "values": values}
@@ -224,7 +224,7 @@ def rank_heads(
     order = most.argsort(descending=True, stable=True)[:RANKED].tolist()
     ranked = [
         {"layer": heads[n][0], "head": heads[n][1], "most": float(most[n]), "at": int(places[n]),
-         "weights": rounded(weights[n])}
+         "weights": to_json_numbers(weights[n])}
         for n in order
     ]  # fmt: skip
     return {"word": number, "of": len(heads), "heads": ranked}
@@ -237,7 +237,7 @@ def _word_of(words: list[Word], token: int) -> int:
     raise InputError(f"there is no token {token}", hint=f"there are {words[-1].stop}, from 0 on")
 
 
-def rounded(values: Tensor) -> list[float | None]:
+def to_json_numbers(values: Tensor) -> list[float | None]:
     """Six decimals; null for NaN and infinity, which JSON does not have."""
     return [round(x, 6) if math.isfinite(x) else None for x in values.tolist()]
 

@@ -37,7 +37,7 @@ class Cut:
         return bool(self.heads or self.edges)
 
     @contextmanager
-    def applied(self, model: torch.nn.Module) -> Iterator[None]:
+    def apply_to(self, model: torch.nn.Module) -> Iterator[None]:
         edges = [Edge(key, query, layer, head) for layer, head, query, key in self.edges]
         with ablating(model, heads=self.heads, edges=edges):
             yield
@@ -101,7 +101,7 @@ def _predict_translation(
     changed = None
     if cut:
         try:
-            with cut.applied(model):
+            with cut.apply_to(model):
                 # An edge names positions, which a step with a cache does not know.
                 [[other]] = search(model, [source], marks, cached=not cut.edges)
             changed = tokenizer.decode(other.ids).strip()
@@ -123,7 +123,7 @@ def _before_and_after(
     before = probabilities()
     if not cut:
         return before, None
-    with cut.applied(model):
+    with cut.apply_to(model):
         return before, probabilities()
 
 

@@ -1,8 +1,8 @@
-"""The page in a notebook: `seen.show()`.
+"""The page in a notebook: `trace.show()`.
 
-A widget holds the page in a frame that has no rights but to run its own script. What the page asks
-goes to the widget, and from there to this kernel, where the server's own routes answer it from the
-atlas: tiles, rows and words are computed when they are looked at.
+A widget holds the page in a frame that may only run its own script. The page sends its requests to
+the widget, which passes them to this kernel; the server's own routes answer them from the trace:
+tiles, rows and words are computed when they are looked at.
 """
 
 import asyncio
@@ -25,47 +25,47 @@ from glasshead.serve.app import create_app
 from glasshead.serve.config import ServeConfig
 from glasshead.serve.library import Library, ServedModel
 
-__all__ = ["AtlasWidget", "show"]
+__all__ = ["PageWidget", "show"]
 
 Answer = tuple[int, dict[str, str], bytes]
 
 
-def show(seen: Trace, *, height: int = 760, **state: Any) -> "AtlasWidget":
-    """The page on an atlas, as what a cell gives.
+def show(trace: Trace, *, height: int = 760, **state: Any) -> "PageWidget":
+    """Return the page on a trace as a widget of the notebook, `height` pixels high.
 
-    What else is said is where the page begins, as in its address: view, layer, head, query, lang,
-    theme, ...
+    `state` is where the page begins, as in its address: view, layer, head, query, lang, theme, ...
     """
-    return AtlasWidget(seen, height, {name: str(value) for name, value in state.items()})
+    return PageWidget(trace, height, {name: str(value) for name, value in state.items()})
 
 
-class AtlasWidget(anywidget.AnyWidget):
+class PageWidget(anywidget.AnyWidget):
     _esm = resources.files("glasshead.serve").joinpath("notebook.js").read_text("utf-8")
     html = traitlets.Unicode().tag(sync=True)
     height = traitlets.Int().tag(sync=True)
 
-    def __init__(self, seen: Trace, height: int, state: dict[str, str]) -> None:
-        library = OneAtlas(seen)
+    def __init__(self, trace: Trace, height: int, state: dict[str, str]) -> None:
+        library = OneTraceLibrary(trace)
         can = library.entry.can
         short = (library.entry.max_len or 0) <= MAX_WORDS
         begin = {"view": "look" if short and "look" in can else "atlas", **state}
-        brought = {"kind": "notebook", "views": list(can), "state": begin}
-        super().__init__(html=standalone_page(brought), height=height)
-        self._desk = Desk(create_app(library, ServeConfig()))
-        self.on_msg(self._asked)
+        data = {"kind": "notebook", "views": list(can), "state": begin}
+        super().__init__(html=standalone_page(data), height=height)
+        self._client = InProcessClient(create_app(library, ServeConfig()))
+        self.on_msg(self._answer)
 
-    def _asked(self, _: Any, asked: dict[str, Any], buffers: list[bytes]) -> None:
-        status, headers, body = self._desk.ask(asked["method"], asked["path"], asked["body"])
-        told = {name: asked[name] for name in ("frame", "glasshead")}
-        self.send({**told, "status": status, "headers": headers}, [body])
+    def _answer(self, _: Any, message: dict[str, Any], buffers: list[bytes]) -> None:
+        request = (message["method"], message["path"], message["body"])
+        status, headers, body = self._client.ask(*request)
+        sender = {name: message[name] for name in ("frame", "glasshead")}
+        self.send({**sender, "status": status, "headers": headers}, [body])
 
 
-class OneAtlas(Library):
-    """A library of one atlas that is in memory."""
+class OneTraceLibrary(Library):
+    """A library of one trace in memory."""
 
-    def __init__(self, seen: Trace) -> None:
-        self.entry = replace(entry_of_trace(seen), id="atlas")
-        self._served = ServedModel(self.entry, "", trace=seen)
+    def __init__(self, trace: Trace) -> None:
+        self.entry = replace(entry_of_trace(trace), id="atlas")
+        self._served = ServedModel(self.entry, "", trace=trace)
 
     def list(self) -> "list[Entry]":
         return [self.entry]
@@ -75,20 +75,24 @@ class OneAtlas(Library):
 
     def open(self, name: str) -> ServedModel:
         if name != self.entry.id:
-            raise NotFoundError(f"there is no '{name[:200]}' here", hint="there is one atlas")
+            raise NotFoundError(
+                f"there is no '{name[:200]}' here", hint=f"there is only '{self.entry.id}'"
+            )
         return self._served
 
     def path(self, name: str) -> Path:
-        raise NotFoundError("an atlas in memory lies in no folder", hint="save it first")
+        raise NotFoundError("a trace in memory lies in no folder", hint="save it first")
 
     @property
     def n_open(self) -> int:
         return 1
 
 
-class Desk:
-    """Asks an app without a network. Its event loop has a thread of its own: a notebook's cells
-    run inside of another loop."""
+class InProcessClient:
+    """Sends requests to an app without a network.
+
+    Its event loop has a thread of its own, because a notebook's cells run inside of another loop.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app, self.loop = app, asyncio.new_event_loop()
@@ -106,13 +110,13 @@ class Desk:
             "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
             "client": None, "server": ("localhost", 0),
         }  # fmt: skip
-        asked = [{"type": "http.request", "body": (body or "").encode(), "more_body": False}]
+        messages = [{"type": "http.request", "body": (body or "").encode(), "more_body": False}]
         status, headers, parts = 500, {}, []
         done = asyncio.Event()
 
         async def receive() -> Message:
-            if asked:
-                return asked.pop()
+            if messages:
+                return messages.pop()
             await done.wait()
             return {"type": "http.disconnect"}
 
@@ -126,5 +130,5 @@ class Desk:
 
         await self.app(scope, receive, send)
         done.set()
-        kept = ("content-type", "x-shape", "x-shapes", "retry-after")
-        return status, {n: headers[n] for n in kept if n in headers}, b"".join(parts)
+        wanted = ("content-type", "x-shape", "x-shapes", "retry-after")
+        return status, {n: headers[n] for n in wanted if n in headers}, b"".join(parts)

@@ -24,7 +24,7 @@ from glasshead.observe.picture import (
     statistic_sheet,
 )
 from glasshead.observe.picture_svg import svg
-from glasshead.observe.picture_terminal import show
+from glasshead.observe.picture_terminal import print_sheet
 from glasshead.observe.trace import open_glass
 from glasshead.observe.view import View, ViewConfig
 from glasshead.observe.wording import ROLES, STATISTICS, TEXTS
@@ -44,7 +44,7 @@ def console(color=None, width=100):
 
 
 def printed(sheet, screen):
-    show(sheet, screen)
+    print_sheet(sheet, screen)
     return screen.file.getvalue()
 
 

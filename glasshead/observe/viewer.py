@@ -1,21 +1,24 @@
-"""Who shows an atlas. Observing knows no page; the package, which knows both, names one here."""
+"""How `Trace.show()` finds the page, which `observe` may not import.
+
+`glasshead/__init__.py`, which stands above all parts, names the module.
+"""
 
 from importlib import import_module
 from typing import Any
 
 from glasshead.errors import InputError, install_hint
 
-__all__ = ["shown", "shown_by"]
+__all__ = ["set_viewer", "show_trace"]
 
 _viewers: list[str] = []
 
 
-def shown_by(module: str) -> None:
-    """The module whose `show` shows. It is read when something is to be shown."""
+def set_viewer(module: str) -> None:
+    """Name the module whose `show(trace, **state)` shows traces. It is imported when needed."""
     _viewers[:] = [module]
 
 
-def shown(seen: Any, **how: Any) -> Any:
+def show_trace(trace: Any, **state: Any) -> Any:
     [viewer] = _viewers
     try:
         module = import_module(viewer)
@@ -24,4 +27,4 @@ def shown(seen: Any, **how: Any) -> Any:
             f"showing needs {error.name}, which is not installed",
             hint=install_hint("notebook"),
         ) from None
-    return module.show(seen, **how)
+    return module.show(trace, **state)
