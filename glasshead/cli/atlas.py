@@ -60,7 +60,7 @@ def atlas(
     subject = open_inspectable(model, pick_device(device))
     text = _read_text(file)
     with _progress_bars() as bar:
-        config = RecordConfig(chosen, "tensors", max_tokens, beyond, bar("reading"), out.parent)
+        config = RecordConfig(chosen, max_tokens, beyond, bar("reading"), out.parent)
         seen = subject.record(text, config)
         read = time.perf_counter()
         show = bar("measuring") if statistics else None

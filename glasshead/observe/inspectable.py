@@ -31,7 +31,6 @@ class RecordConfig:
     """How to record a text."""
 
     layers: tuple[int | str, ...] | None = None  # which attention layers; all when None
-    keep: str = "tensors"  # tensors, statistics or both
     max_tokens: int | None = None  # read no more of the text
     beyond: bool = False  # whether it may be longer than the texts the model was trained on
     progress: Progress | None = None
@@ -95,7 +94,6 @@ class InspectableModel(Inspectable):
             observing(
                 self.model,
                 layers=config.layers,
-                keep=config.keep,
                 ids=None if ids is None else ids.cpu(),
                 tokens=tokens,
                 source_tokens=source_tokens,
