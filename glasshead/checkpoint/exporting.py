@@ -12,7 +12,7 @@ from torch import Tensor
 from glasshead.checkpoint.files import atomic_path, atomic_write, write_tensors
 from glasshead.checkpoint.gguf_writer import check_gguf, write_gguf
 from glasshead.checkpoint.model_card import model_card
-from glasshead.checkpoint.run import KINDS, RunConfig, check_parameters, parameters
+from glasshead.checkpoint.run import KINDS, Run, RunConfig, check_parameters, parameters
 from glasshead.checkpoint.run_folder import RunFolder
 from glasshead.checkpoint.safetensors_folder import SafetensorsFolder
 from glasshead.errors import CheckpointError
@@ -34,16 +34,16 @@ class Exported:
     n_params: int
 
 
-def export_model(run: str | Path, out: str | Path) -> Exported:
+def export_model(run: str | Path | Run, out: str | Path) -> Exported:
     """Write the best parameters of a run as a folder that the transformers library loads.
 
     >>> import glasshead
     >>> run = glasshead.train("abc\\n" * 99, preset="llama", steps=2, max_len=8, quiet=True)
-    >>> glasshead.export_model(run.path, "models/abc").architecture
+    >>> glasshead.export_model(run, "models/abc").architecture
     'LlamaForCausalLM'
 
     Args:
-        run: a run's folder.
+        run: what `load` or `train` returned, or the path of a run.
         out: the folder to create, with config.json, safetensors, tokenizer and a model card. A name
             that ends in .gguf is a single file, which llama.cpp runs.
 
@@ -51,7 +51,7 @@ def export_model(run: str | Path, out: str | Path) -> Exported:
         GlassheadError: no family of the transformers library is the same model; the error lists the
             settings that prevent it.
     """
-    folder, out = RunFolder.open(run), Path(out)
+    folder, out = RunFolder.open(run.path if isinstance(run, Run) else run), Path(out)
     about = folder.config
     with torch.device("meta"):
         own = parameters(about.new_model())

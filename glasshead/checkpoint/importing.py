@@ -31,7 +31,7 @@ def import_model(source: str | Path, out: str | Path, say: Say | None = None) ->
 
     >>> import glasshead
     >>> run = glasshead.train("abc\\n" * 99, preset="llama", steps=2, max_len=8, quiet=True)
-    >>> exported = glasshead.export_model(run.path, "models/llama")  # or a model of yours
+    >>> exported = glasshead.export_model(run, "models/llama")  # or a model of yours
     >>> glasshead.import_model(exported.path, "runs/llama").config.kind
     'gpt'
 
