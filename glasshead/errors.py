@@ -56,7 +56,7 @@ class GlassheadError(ValueError):
     ...     glasshead.train(preset="reeder")
     ... except glasshead.GlassheadError as error:
     ...     print(error, error.hint, sep="; ")
-    there is no preset 'reeder'; did you mean 'reader'?
+    unknown preset 'reeder'; did you mean 'reader'?
     """
 
     def __init__(self, message: str, hint: str = "") -> None:

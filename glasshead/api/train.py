@@ -183,11 +183,7 @@ def run_training(
     if not processes.first:
         listener = ProgressListener()
     context = start.Context(
-        request.cache or default_cache(),
-        listener,
-        _sample,
-        greedy_decoder,
-        processes,
+        request.cache or default_cache(), listener, _sample, greedy_decoder, processes
     )
     trainer = _new_trainer(request, context) if processes.first else start.join_run(context)
     assert trainer.run

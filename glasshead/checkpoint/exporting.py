@@ -179,10 +179,7 @@ def _search_settings(tokenizer: Tokenizer, config: Any) -> dict[str, Any]:
 
 
 def _tokenizer_config(
-    config: Any,
-    tokenizer: Tokenizer,
-    specials: Specials,
-    imported: Mapping[str, Any],
+    config: Any, tokenizer: Tokenizer, specials: Specials, imported: Mapping[str, Any]
 ) -> dict[str, Any]:
     if isinstance(tokenizer, MarianTokenizer):
         return {

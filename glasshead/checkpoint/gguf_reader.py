@@ -49,8 +49,7 @@ def gguf_package(path: Path) -> Any:
         return import_module("gguf")
     except ImportError:
         raise InputError(
-            f"{path}: the package gguf is needed and not installed",
-            hint=install_hint("hf"),
+            f"{path}: the package gguf is needed and not installed", hint=install_hint("hf")
         ) from None
 
 

@@ -28,10 +28,7 @@ _KEYS = {
     "hidden_size": "embedding_length",
     "intermediate_size": "feed_forward_length",
 }
-_REAL = {
-    "rms_norm_eps": "attention.layer_norm_rms_epsilon",
-    "rope_theta": "rope.freq_base",
-}
+_REAL = {"rms_norm_eps": "attention.layer_norm_rms_epsilon", "rope_theta": "rope.freq_base"}
 
 
 def write_gguf(

@@ -203,11 +203,7 @@ def _check_tokenizer(foreign: ForeignModel, vocab_size: int, kind: str, where: s
             f"{foreign.name}: the tokenizer has {tokenizer.vocab_size} ids, the model {vocab_size}",
             hint="it is the tokenizer of another model; put the right one into the folder",
         )
-    specials = {
-        "decoder_start_token_id": "<bos>",
-        "eos_token_id": "<eos>",
-        "pad_token_id": "<pad>",
-    }
+    specials = {"decoder_start_token_id": "<bos>", "eos_token_id": "<eos>", "pad_token_id": "<pad>"}
     for name, token in specials.items() if kind == "transformer" else ():
         given, own = foreign.config.get(name), tokenizer.specials.get(token)
         if own is None or given not in (own, None):

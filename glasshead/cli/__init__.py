@@ -35,7 +35,7 @@ from glasshead.cli import (
     translate,
     world,
 )
-from glasshead.cli.flags import Grouped
+from glasshead.cli.flags import GroupedCommand
 from glasshead.cli.terminal import report
 from glasshead.errors import GlassheadError, InputError, did_you_mean
 
@@ -125,7 +125,7 @@ def _glasshead(
 
 
 for _word, _function in COMMANDS.items():
-    app.command(_word, cls=Grouped)(_function)
+    app.command(_word, cls=GroupedCommand)(_function)
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
-"""Flags from the fields of a config dataclass: name, type and the comment behind it as help.
+"""Command-line flags made of the fields of a config dataclass, whose comments are their help.
 
-The config's file is read, not imported: `--help` must not wait for torch.
+The file of the config is parsed, not imported, so that `--help` does not wait for torch.
 """
 
 import ast
@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
-__all__ = ["Flag", "Grouped", "flags_of", "spread", "with_flags"]
+__all__ = ["Flag", "GroupedCommand", "flags_of", "repeat_option", "with_flags"]
 
 PACKAGE = Path(__file__).resolve().parents[1]
 TYPES: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
@@ -26,7 +26,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class Flag:
     name: str
     type: type
-    default: str  # as it is written; empty where there is none
+    default: str  # its source text; empty if there is none
     help: str
 
     @property
@@ -38,48 +38,52 @@ class Flag:
         word = self.name.replace("_", "-")
         return f"--{word}/--no-{word}" if self.type is bool else f"--{word}"
 
-    def says(self, default: bool) -> str:
+    def help_text(self, show_default: bool) -> str:
         """
-        >>> Flag("port", int, "8000", "0 takes any").says(default=True)
+        >>> Flag("port", int, "8000", "0 takes any").help_text(show_default=True)
         '0 takes any [default: 8000]'
         """
-        if not default or self.default in ("", "None"):
+        if not show_default or self.default in ("", "None"):
             return self.help or " "
         value = self.default.strip("'")
         return f"{self.help} [default: {value}]"
 
 
 def flags_of(file: str, config: str) -> list[Flag]:
-    """The fields of a dataclass in a file of the package.
+    """Return a flag for each field of a dataclass in a file of the package.
 
     >>> flags_of("training/config.py", "TrainConfig")[2].name
     'seed'
     """
     source = (PACKAGE / file).read_text(encoding="utf-8")
     lines, flags = source.splitlines(), []
-    [made] = [n for n in ast.parse(source).body if isinstance(n, ast.ClassDef) and n.name == config]
-    for node in made.body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            kind = TYPES[ast.unparse(node.annotation).removesuffix(" | None")]
-            default = ast.unparse(node.value) if node.value else ""
-            line = lines[(node.end_lineno or node.lineno) - 1].encode()[node.end_col_offset or 0 :]
-            comment = line.decode().partition("#")[2].strip()
-            flags.append(Flag(node.target.id, kind, default, comment))
+    [node] = [n for n in ast.parse(source).body if isinstance(n, ast.ClassDef) and n.name == config]
+    for field in node.body:
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            kind = TYPES[ast.unparse(field.annotation).removesuffix(" | None")]
+            default = ast.unparse(field.value) if field.value else ""
+            line = lines[(field.end_lineno or field.lineno) - 1].encode()
+            comment = line[field.end_col_offset or 0 :].decode().partition("#")[2].strip()
+            flags.append(Flag(field.target.id, kind, default, comment))
     return flags
 
 
 def with_flags(
     *, without: Container[str] = (), defaults: bool = False, **panels: tuple[str, str]
 ) -> Callable[[Function], Function]:
-    """Give a command one flag for each field of some configs, under a heading for each config.
+    """Give a command a flag for each field of some configs, under a heading for each config.
 
-    A field that several configs have is one flag, shown where it comes first. The command takes
-    them as `**flags`; one that was not given is None. `defaults` shows what is then taken: not
-    where a preset may say otherwise.
+    A field of several configs is one flag, under the first heading. The command takes the flags as
+    `**flags`; those that are not given are None.
+
+    Args:
+        without: names of fields that are no flags.
+        defaults: show the defaults of the fields, unless a preset may override them.
+        panels: the file and name of each config, by its heading.
     """
     found: dict[str, tuple[str, Flag]] = {}
-    for heading, place in panels.items():
-        for flag in flags_of(*place):
+    for heading, config in panels.items():
+        for flag in flags_of(*config):
             first = found.setdefault(flag.name, (heading, flag))[1]
             if first.type is not flag.type:
                 raise TypeError(f"{flag.name} is {first.type} and {flag.type} in one command")
@@ -87,7 +91,7 @@ def with_flags(
     def decorate(function: Function) -> Function:
         signature = inspect.signature(function)
         own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        made = [
+        new = [
             inspect.Parameter(
                 flag.name,
                 inspect.Parameter.KEYWORD_ONLY,
@@ -96,7 +100,7 @@ def with_flags(
                     flag.type | None,
                     typer.Option(
                         flag.option,
-                        help=flag.says(defaults),
+                        help=flag.help_text(defaults),
                         rich_help_panel=panel.replace("_", " "),
                         metavar=None if flag.type is bool else flag.type.__name__.upper(),
                         show_default=False,
@@ -106,16 +110,16 @@ def with_flags(
             for panel, flag in found.values()
             if flag.name not in without
         ]
-        function.__signature__ = signature.replace(parameters=[*own, *made])  # type: ignore[attr-defined]
+        function.__signature__ = signature.replace(parameters=[*own, *new])  # type: ignore[attr-defined]
         return function
 
     return decorate
 
 
-class Grouped(TyperCommand):
-    """Shows options that have a heading of their own under it, and arguments by their names alone.
+class GroupedCommand(TyperCommand):
+    """A command whose help has options under headings, and arguments by their metavar.
 
-    A repeatable option whose metavar is two words, such as SRC TGT, takes one word or two.
+    A repeatable option whose metavar is two words, such as SRC TGT, takes one value or two.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -125,18 +129,18 @@ class Grouped(TyperCommand):
             if getattr(param, "multiple", False) and " " in (param.metavar or "")
             for name in param.opts
         }
-        return super().parse_args(ctx, spread(args, wide))
+        return super().parse_args(ctx, repeat_option(args, wide))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         words = [param for param in self.params if param.param_type_name == "argument"]
-        return ["[OPTIONS]", *(_name(p) if p.required else f"[{_name(p)}]" for p in words)]
+        return ["[OPTIONS]", *(_metavar(p) if p.required else f"[{_metavar(p)}]" for p in words)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             record, heading = param.get_help_record(ctx), "Options"
             if param.param_type_name == "argument":
-                record, heading = (_name(param), getattr(param, "help", None) or ""), "Arguments"
+                record, heading = (_metavar(param), getattr(param, "help", None) or ""), "Arguments"
             if record is not None:
                 record = record[0], re.sub(r"x>=(\d+)", r"at least \1", record[1])
                 heading = getattr(param, "rich_help_panel", None) or heading
@@ -146,15 +150,15 @@ class Grouped(TyperCommand):
                 formatter.write_dl(records)
 
 
-def _name(argument: Any) -> str:
+def _metavar(argument: Any) -> str:
     several = argument.nargs == -1 and "..." not in argument.metavar
     return f"{argument.metavar}..." if several else f"{argument.metavar}"
 
 
-def spread(args: Sequence[str], wide: Container[str]) -> list[str]:
-    """An option that is followed by two words is written once for each.
+def repeat_option(args: Sequence[str], wide: Container[str]) -> list[str]:
+    """Write an option that is followed by two values once for each of them.
 
-    >>> spread(["--pairs", "a.de", "a.en", "--steps", "9"], {"--pairs"})
+    >>> repeat_option(["--pairs", "a.de", "a.en", "--steps", "9"], {"--pairs"})
     ['--pairs', 'a.de', '--pairs', 'a.en', '--steps', '9']
     """
     out: list[str] = []

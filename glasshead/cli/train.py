@@ -1,4 +1,4 @@
-"""`glasshead train`: a model of your own text, or of your own translations."""
+"""`glasshead train`: train a model on your text, or to translate."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from glasshead.cli.flags import with_flags
+from glasshead.cli.terminal import argument, drop_none, option
 
 __all__ = ["train"]
 
@@ -23,68 +24,59 @@ __all__ = ["train"]
 def train(
     texts: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="TEXT...", help="Files, folders, patterns; .gz, .xz, .jsonl; - for stdin."
-        ),
+        argument("TEXT...", "Files, folders, patterns; .gz, .xz, .jsonl; - for stdin."),
     ] = None,
     pairs: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
             "--pairs",
-            metavar="SRC TGT",
-            help="Learn to translate: two files, line by line, or a .tsv; may be repeated.",
+            "SRC TGT",
+            "Learn to translate from two files, line by line, or a .tsv; may be repeated.",
         ),
     ] = None,
     val: Annotated[
         list[str] | None,
-        typer.Option(
-            "--val", metavar="SRC TGT", help="Pairs to validate on, instead of some of --pairs."
-        ),
+        option("--val", "SRC TGT", "Pairs to validate on, instead of some of --pairs."),
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--task",
-            metavar="NAME",
-            help="text, pairs, refer (what pronouns stand for) or world (translate "
-            "stories), which need no files [default: by what is named]",
+            "NAME",
+            "text, pairs; without files: refer (what pronouns stand for), world (translate "
+            "stories) [default: text or pairs, by the files]",
         ),
     ] = None,
     preset: Annotated[
         str | None,
-        typer.Option(
+        option(
             "--preset",
-            metavar="NAME",
-            help="nano, tiny, small, llama, gpt2; for pairs: pairs, pairs-tiny, marian; for refer: "
+            "NAME",
+            "nano, tiny, small, llama, gpt2; for pairs: pairs, pairs-tiny, marian; for refer: "
             "reader; for world: translator [default: the first]",
         ),
     ] = None,
-    show: Annotated[bool, typer.Option("--show", help="Print the preset and do nothing.")] = False,
+    show: Annotated[bool, option("--show", None, "Print all settings and exit.")] = False,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="RUN", help="The folder to make [default: runs/TEXT-PRESET]"),
+        Path | None, option("--out", "RUN", "The folder to create [default: runs/TEXT-PRESET]")
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option("--resume", metavar="RUN", help="Go on with a run, exactly.")
+        Path | None, option("--resume", "RUN", "Continue a run exactly where it stopped.")
     ] = None,
     from_: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="RUN", help="A new run that begins with its parameters."),
+        Path | None, option("--from", "RUN", "Start a new run with the model of this one.")
     ] = None,
     cache: Annotated[
         Path | None,
-        typer.Option(
-            "--cache",
-            metavar="DIR",
-            help="Where tokenised texts are kept [default: ~/.cache/glasshead]",
-        ),
+        option("--cache", "DIR", "Folder for tokenised texts [default: ~/.cache/glasshead]"),
     ] = None,
     **flags: Any,
 ) -> None:
     """Train a model on your text, or to translate.
 
-    A run comes out: a folder with the model, its tokenizer and how it went, whose name is printed
-    at the end. What is not given comes from the preset; `--show` prints that.
+    The result is a run: a folder with the model, its tokenizer and the metrics of the training. Its
+    path is printed at the end. Settings that are not given come from the preset; `--show` prints
+    them.
 
     \b
     Examples:
@@ -97,11 +89,11 @@ def train(
       glasshead train --task refer
       glasshead train --preset small --show
 
-    Several GPUs train one model by `torchrun --standalone --nproc-per-node 8 -m glasshead train
-    my.txt`, with the same losses; --parallel says how they share it.
+    To train on several GPUs, with the same losses: torchrun --standalone --nproc-per-node 8 -m
+    glasshead train my.txt; --parallel chooses how they share the model.
 
-    Ctrl-C, or SIGTERM, saves and ends; --resume goes on as if nothing had happened. Then:
-    glasshead generate RUN "Once upon", or glasshead serve RUN.
+    Ctrl-C and SIGTERM save the run and end; --resume continues it as if it had never stopped. To
+    use it: glasshead generate RUN "Once upon", or glasshead serve RUN.
     """
     from glasshead.api.train import TrainRequest, run_training
     from glasshead.checkpoint.processes import join_processes
@@ -112,18 +104,18 @@ def train(
 
     if texts and pairs:
         raise ConfigError(
-            f"TEXT {' '.join(texts)} and --pairs {' '.join(pairs)} cannot go together",
-            hint="a run is trained on one or the other",
-        )
-    named = "pairs" if pairs else "text" if texts else None
-    if task and named and task != named:
-        raise ConfigError(
-            f"--task {task} and {named} {' '.join(pairs or texts or [])} cannot go together",
+            f"TEXT {' '.join(texts)} and --pairs {' '.join(pairs)} exclude each other",
             hint="leave one of them out",
         )
-    settings = {name: value for name, value in flags.items() if value is not None}
+    task_of_files = "pairs" if pairs else "text" if texts else None
+    if task and task_of_files and task != task_of_files:
+        raise ConfigError(
+            f"--task {task} cannot be trained on {task_of_files} {' '.join(pairs or texts or [])}",
+            hint="leave one of them out",
+        )
+    settings, known = drop_none(flags), task_of_files or task
     request = TrainRequest(
-        texts or pairs or [], val or [], named or task, preset, out, resume, from_, cache, settings
+        texts or pairs or [], val or [], known, preset, out, resume, from_, cache, settings
     )
     if show:
         chosen = find_preset(request.preset_name, request.dataset.name)

@@ -25,36 +25,36 @@ class GPTConfig:
     GPT of 399,620 parameters
     """
 
-    vocab_size: int
-    max_len: int = 256  # the longest text it is trained on; learned positions end there
-    n_layers: int = 4
-    n_heads: int = 4
+    vocab_size: int  # number of token ids
+    max_len: int = 256  # longest text to train on; learned positions end there
+    n_layers: int = 4  # number of blocks
+    n_heads: int = 4  # attention heads per layer
     n_kv_heads: int | None = None  # fewer than n_heads: grouped-query attention
-    d_model: int = 128
-    d_head: int | None = None  # d_model / n_heads
-    d_ff: int | None = None  # 4 x d_model; 8/3 x d_model for swiglu
+    d_model: int = 128  # width of the residual stream
+    d_head: int | None = None  # width of a head; d_model / n_heads if not given
+    d_ff: int | None = None  # width of the feed-forward; 4 x d_model (swiglu: 8/3) if not given
     positions: str = "learned"  # none, learned, sinusoidal, sinusoidal-split, rotary, alibi
-    rope_base: float = 10_000.0
+    rope_base: float = 10_000.0  # of rotary positions
     rope_scaling: str | None = None  # linear:4, llama3:8,1,4,8192 or yarn:4,32,1,32768
-    window: int | None = None  # how far back attention sees
+    window: int | None = None  # how many tokens back attention sees
     feed_forward: str = "gelu"  # relu, gelu, gelu-tanh, silu, relu2, swiglu, linear-relu, none
     norm: str = "layer"  # layer, rms
     norm_place: str = "pre"  # pre, post, none
-    norm_eps: float = 1e-5
-    residual: bool = True
-    project: bool = True  # whether merged heads are projected
-    qkv_bias: bool = False
-    bias: bool = True  # of all other linear layers in the blocks
-    out_bias: bool | None = None  # of the projection after attention; as bias when not given
-    head_bias: bool = True
-    tied: bool = False  # the head is the embedding table
-    qk_norm: bool = False
-    qk_eps: float = 1e-6  # of qk_norm
-    softcap: float | None = None  # of attention scores
-    logit_softcap: float | None = None
-    dropout: float = 0.0  # of weights, of the projection, of the feed-forward
+    norm_eps: float = 1e-5  # added to the variance in norms
+    residual: bool = True  # add the input of each sublayer to its output
+    project: bool = True  # project the merged heads
+    qkv_bias: bool = False  # bias of queries, keys and values
+    bias: bool = True  # bias of all other linear layers in the blocks
+    out_bias: bool | None = None  # bias of the projection after attention; as bias if not given
+    head_bias: bool = True  # bias of the output layer
+    tied: bool = False  # use the embedding table as the output layer
+    qk_norm: bool = False  # normalise queries and keys
+    qk_eps: float = 1e-6  # as norm_eps, for qk_norm
+    softcap: float | None = None  # limit of attention scores
+    logit_softcap: float | None = None  # limit of logits
+    dropout: float = 0.0  # of attention weights, projections and feed-forwards
     init: str = "torch"  # torch: its defaults; gpt2: normal 0.02, smaller into the residual
-    backend: str = "auto"
+    backend: str = "auto"  # of attention: auto, explicit, sdpa, flex
 
     def __post_init__(self) -> None:
         check_numbers(self)

@@ -40,37 +40,37 @@ class TransformerConfig:
     Transformer of 297,728 parameters
     """
 
-    vocab_size: int
-    max_len: int = 256  # the longest sentence it is trained on; learned positions end there
-    n_layers: int = 4  # of the encoder
-    n_decoder_layers: int | None = None  # n_layers
-    n_heads: int = 4
+    vocab_size: int  # number of token ids
+    max_len: int = 256  # longest sentence to train on; learned positions end there
+    n_layers: int = 4  # number of blocks of the encoder
+    n_decoder_layers: int | None = None  # blocks of the decoder; n_layers if not given
+    n_heads: int = 4  # attention heads per layer
     n_kv_heads: int | None = None  # fewer than n_heads: grouped-query attention
-    d_model: int = 256
-    d_head: int | None = None  # d_model / n_heads
-    d_ff: int | None = None  # 4 x d_model; 8/3 x d_model for swiglu
+    d_model: int = 256  # width of the residual stream
+    d_head: int | None = None  # width of a head; d_model / n_heads if not given
+    d_ff: int | None = None  # width of the feed-forward; 4 x d_model (swiglu: 8/3) if not given
     positions: str = "sinusoidal"  # none, learned, sinusoidal, sinusoidal-split, rotary, alibi
-    rope_base: float = 10_000.0
+    rope_base: float = 10_000.0  # of rotary positions
     feed_forward: str = "relu"  # relu, gelu, gelu-tanh, silu, relu2, swiglu, linear-relu, none
     norm: str = "layer"  # layer, rms
     norm_place: str = "pre"  # pre, post (the paper), none
-    norm_eps: float = 1e-5
-    qkv_bias: bool = True
-    bias: bool = True  # of all other linear layers in the blocks
-    shared: bool = True  # source and target share one table of embeddings
-    tied: bool = True  # the head is the target's table
-    qk_norm: bool = False
-    softcap: float | None = None  # of attention scores
-    dropout: float = 0.1  # of embeddings, of projections, of feed-forwards
+    norm_eps: float = 1e-5  # added to the variance in norms
+    qkv_bias: bool = True  # bias of queries, keys and values
+    bias: bool = True  # bias of all other linear layers in the blocks
+    shared: bool = True  # one embedding table for source and target
+    tied: bool = True  # use the target's embedding table as the output layer
+    qk_norm: bool = False  # normalise queries and keys
+    softcap: float | None = None  # limit of attention scores
+    dropout: float = 0.1  # of embeddings, projections and feed-forwards
     weight_dropout: float = 0.0  # of attention weights
     init: str = "xavier"  # xavier, torch
     pad: int = 0  # the id of padding
-    scaled: bool = True  # embeddings are multiplied with sqrt(d_model)
-    embed_norm: bool = False  # embeddings are normed, positions and all
-    n_segments: int = 0  # vectors for parts of a text, of which only the first is used (BERT)
-    head_bias: bool = False
-    starts_with_pad: bool = False  # a translation begins with the id of padding (Marian)
-    backend: str = "auto"
+    scaled: bool = True  # multiply embeddings by sqrt(d_model)
+    embed_norm: bool = False  # normalise embeddings and positions
+    n_segments: int = 0  # number of segment embeddings, of which the first is used (BERT)
+    head_bias: bool = False  # bias of the output layer
+    starts_with_pad: bool = False  # start translations with the id of padding (Marian)
+    backend: str = "auto"  # of attention: auto, explicit, sdpa, flex
 
     def __post_init__(self) -> None:
         check_numbers(self)

@@ -56,37 +56,37 @@ def check_choices(config: Any, **choices: Collection[str]) -> None:
 class TrainConfig:
     """How a model is trained. Every field is a flag of `glasshead train`."""
 
-    steps: int | None = 2000  # how long to train, in steps
-    minutes: float | None = None  # how long to train, by the clock, which the schedule then follows
-    seed: int = 1  # of the parameters, the batches and dropout
-    batch_size: int = 32  # sequences in a batch
-    accumulate: int = 1  # batches whose gradients make one step
+    steps: int | None = 2000  # length of the training in steps
+    minutes: float | None = None  # length in minutes instead; the schedule then follows the clock
+    seed: int = 1  # of parameters, batches and dropout
+    batch_size: int = 32  # sequences per batch
+    accumulate: int = 1  # batches per step, whose gradients are added
     optimizer: str = "muon"  # muon (AdamW outside the blocks), adamw
     lr: float = 3e-3  # peak learning rate of AdamW
     muon_lr: float = 0.02  # peak learning rate of Muon
     weight_decay: float = 0.1  # of matrices
-    beta1: float = 0.9
-    beta2: float = 0.95
+    beta1: float = 0.9  # of AdamW
+    beta2: float = 0.95  # of AdamW
     momentum: float = 0.95  # of Muon
-    clip: float = 1.0  # longest gradient, by its global norm; 0: no limit
-    schedule: str = "trapezoid"  # trapezoid, cosine, constant, inverse-sqrt (the paper)
-    warmup: float = 0.02  # share of the run in which the rate rises
+    clip: float = 1.0  # largest norm of the gradient; 0: no limit
+    schedule: str = "trapezoid"  # trapezoid, cosine, constant, inverse-sqrt (as in the paper)
+    warmup: float = 0.02  # share of the run in which the learning rate rises
     cooldown: float = 0.4  # share of the run in which the trapezoid falls
-    final_lr: float = 0.0  # where the rate ends, as a share of its peak
-    eval_every: int | None = None  # steps between evaluations; 20 in all if not given
-    eval_batches: int = 20  # how many, always the same
-    stop_on: str = "loss"  # what the kept model is best in: loss, bleu (pairs only)
-    patience: int = 0  # end after so many evaluations without a better one; 0: never
+    final_lr: float = 0.0  # learning rate at the end, as a share of its peak
+    eval_every: int | None = None  # steps between evaluations; 20 evaluations if not given
+    eval_batches: int = 20  # batches per evaluation, always the same
+    stop_on: str = "loss"  # what decides which model is the best: loss, bleu (pairs only)
+    patience: int = 0  # stop after so many evaluations without a better one; 0: never
     ema: float = 0.0  # decay of a running mean of the parameters, such as 0.999; 0: none
-    log_every: int = 10  # steps for each line of metrics.jsonl
+    log_every: int = 10  # steps per line of metrics.jsonl
     save_every: int | None = None  # steps between checkpoints, besides those at evaluations
     device: str = "auto"  # auto, cpu, cuda, cuda:1, ...
     precision: str = "auto"  # auto, float32, bf16
     compile: str = "auto"  # auto, on, off
-    graph: str = "auto"  # auto, on, off: replay a recorded step (text on one GPU)
-    threads: int | None = None  # of the CPU
-    parallel: str = "auto"  # ddp (auto), fsdp: how processes that torchrun starts share the model
-    tensorboard: bool = True  # also write for TensorBoard
+    graph: str = "auto"  # auto, on, off: replay steps as a CUDA graph (text on one GPU)
+    threads: int | None = None  # number of CPU threads
+    parallel: str = "auto"  # ddp (auto), fsdp: how the processes of torchrun share the model
+    tensorboard: bool = True  # also write TensorBoard files
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.minutes is None):

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import nn
@@ -77,9 +76,7 @@ class Dataset(ABC):
 
     tokenizer: Tokenizer
     fingerprint: str  # differs if the data or its split differs
-    sources: Sources = MappingProxyType({})  # where its files are now
 
-    @abstractmethod
     def __init__(
         self,
         sources: Sources,
@@ -89,6 +86,12 @@ class Dataset(ABC):
         tokenizer: Tokenizer | None = None,
         vocab_size: int | None = None,
     ) -> None:
+        self.config, self.context = config, context
+        self.sources: Sources = {}  # where its files are now
+        self.read(sources, tokenizer, vocab_size)
+
+    @abstractmethod
+    def read(self, sources: Sources, tokenizer: Tokenizer | None, vocab_size: int | None) -> None:
         """Read the sources. Without a tokenizer, train one, of `vocab_size` if that is given."""
 
     @abstractmethod

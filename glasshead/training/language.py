@@ -21,7 +21,7 @@ from glasshead.text.corpus import Report, read_documents, split_by_position
 from glasshead.text.token_store import token_store
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer, CharTokenizer, Tokenizer
 from glasshead.training.config import TrainConfig, check_choices, check_range
-from glasshead.training.dataset import Context, Dataset, Sources
+from glasshead.training.dataset import Dataset, Sources
 from glasshead.training.task import Task, move_batch
 
 __all__ = [
@@ -44,10 +44,10 @@ class TextConfig:
     """How text becomes ids. Every field is a flag of `glasshead train`."""
 
     tokenizer: str = "auto"  # auto, char, byte, bpe
-    split: str = "position"  # what validates: the end of the text (position), or whole documents
-    val_share: float = 0.1  # how much of the text validates
-    field: str = "text"  # of .jsonl: where the text is
-    portable: bool = False  # as llama.cpp can cut it: words as GPT-2's, and always an <eos>
+    split: str = "position"  # position: validate on the end of the text; document: on documents
+    val_share: float = 0.1  # share of the text to validate on
+    field: str = "text"  # of .jsonl files that has the text
+    portable: bool = False  # tokenizer for llama.cpp: split words as GPT-2 does, always have <eos>
 
     def __post_init__(self) -> None:
         check_choices(
@@ -143,22 +143,16 @@ class TextDataset(Dataset):
     example = "glasshead train my.txt"
     fixed = frozenset({"tokenizer", "portable"})
     same_shapes = True
+    config: TextConfig
 
-    def __init__(
-        self,
-        sources: Sources,
-        config: TextConfig,
-        context: Context,
-        *,
-        tokenizer: Tokenizer | None = None,
-        vocab_size: int | None = None,
-    ) -> None:
-        texts, report = context.save_streams(sources["sources"]), Report()
-        self.sources, self._sampler = {"sources": texts}, context.sampler
-        self.tokenizer = tokenizer or train_tokenizer(texts, config, vocab_size)
+    def read(self, sources: Sources, tokenizer: Tokenizer | None, vocab_size: int | None) -> None:
+        context, report = self.context, Report()
+        texts = context.save_streams(sources["sources"])
+        self.sources = {"sources": texts}
+        self.tokenizer = tokenizer or train_tokenizer(texts, self.config, vocab_size)
         progress = context.listener.on_tokenised
         self.corpus = read_corpus(
-            texts, self.tokenizer, config, context.cache, progress=progress, report=report
+            texts, self.tokenizer, self.config, context.cache, progress=progress, report=report
         )
         self.fingerprint = self.corpus.fingerprint
         context.say_report(report)
@@ -180,7 +174,7 @@ class TextDataset(Dataset):
 
     def task(self, model: nn.Module, train: TrainConfig) -> "LanguageTask":
         assert isinstance(model, GPT)
-        sampler, tokenizer = self._sampler, self.tokenizer
+        sampler, tokenizer = self.context.sampler, self.tokenizer
         return LanguageTask(
             model,
             self.corpus,

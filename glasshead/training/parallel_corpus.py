@@ -20,18 +20,16 @@ __all__ = ["PairConfig", "ParallelCorpus", "read_parallel_corpus", "split_pairs"
 class PairConfig:
     """How pairs are read and trained on. Every field is a flag of `glasshead train --pairs`."""
 
-    max_tokens: int = 4096  # in a batch: pairs times the longer side, padding included
-    val_share: float = 0.05  # how much of the pairs validates, without --val
-    eval_pairs: int = 1000  # how many of them an evaluation uses at most
-    columns: str = "1,2"  # of a .tsv: those of source and target
-    languages: str | None = (
-        None  # of source and target, such as zh,en; warns of pairs that look wrong
-    )
-    max_chars: int = 1000  # longer lines are skipped
-    lowercase: bool = False  # train and translate in small letters
-    bpe_dropout: float = 0.0  # split words at random, such as 0.1
-    label_smoothing: float = 0.0  # how much of each answer is spread over all others
-    rdrop: float = 0.0  # weight of two dropouts' disagreement, such as 5 (R-Drop)
+    max_tokens: int = 4096  # per batch: pairs times the longer side, with padding
+    val_share: float = 0.05  # share of the pairs to validate on, without --val
+    eval_pairs: int = 1000  # validation pairs per evaluation, at most
+    columns: str = "1,2"  # of source and target in a .tsv
+    languages: str | None = None  # such as zh,en: report pairs that look wrong
+    max_chars: int = 1000  # skip longer lines
+    lowercase: bool = False  # train and translate in lowercase
+    bpe_dropout: float = 0.0  # probability to split words at random, such as 0.1
+    label_smoothing: float = 0.0  # share of the target probability for all other tokens
+    rdrop: float = 0.0  # weight of R-Drop's loss, such as 5
 
     def __post_init__(self) -> None:
         check_range(self, "max_tokens eval_pairs max_chars", least=1)

@@ -21,8 +21,8 @@ from glasshead.text.tinyworld import LANGUAGES, Story, World
 from glasshead.text.tinyworld.tokens import pieces, world_tokenizer
 from glasshead.text.tokenizer import Tokenizer, WordTokenizer
 from glasshead.training.config import TrainConfig, check_range
-from glasshead.training.dataset import Context, Dataset, Sources
-from glasshead.training.task import Task
+from glasshead.training.dataset import Dataset, Sources
+from glasshead.training.task import Task, move_batch
 
 __all__ = [
     "PronounConfig",
@@ -42,9 +42,9 @@ class PronounConfig:
     """Which stories a reader reads. Every field is a flag of `glasshead train --task refer`."""
 
     lang: str = "zh"  # of the stories: zh, en, de
-    world: int = 0  # the seed of the world that tells them
-    stories: int = 20_000  # to train on, each again and again
-    val_stories: int = 512  # others, to validate on
+    world: int = 0  # seed of the stories
+    stories: int = 20_000  # number of stories to train on
+    val_stories: int = 512  # number of stories to validate on
 
     def __post_init__(self) -> None:
         if self.lang not in LANGUAGES:
@@ -66,9 +66,6 @@ class StoryBatch:
         return StoryBatch(
             self.ids[rows, :longest], self.answers[rows, :longest], self.lengths[rows]
         )
-
-    def to(self, device: torch.device) -> "StoryBatch":
-        return StoryBatch(*(t.to(device) for t in (self.ids, self.answers, self.lengths)))
 
 
 def story_batch(stories: Sequence[Story], tokenizer: WordTokenizer, lang: str) -> StoryBatch:
@@ -111,16 +108,10 @@ class PronounDataset(Dataset):
     name, kind, config_class = "refer", "reader", PronounConfig
     unused = frozenset({"eval_batches", "vocab_size", "n_decoder_layers", "shared"})
     fixed = frozenset({"lang"})
+    config: PronounConfig
 
-    def __init__(
-        self,
-        sources: Sources,
-        config: PronounConfig,
-        context: Context,
-        *,
-        tokenizer: Tokenizer | None = None,
-        vocab_size: int | None = None,
-    ) -> None:
+    def read(self, sources: Sources, tokenizer: Tokenizer | None, vocab_size: int | None) -> None:
+        config = self.config
         words = tokenizer or world_tokenizer(config.lang)
         if not isinstance(words, WordTokenizer):
             raise CheckpointError(
@@ -132,7 +123,7 @@ class PronounDataset(Dataset):
             story_batch(list(islice(told, n)), words, config.lang)
             for n in (config.stories, config.val_stories)
         )
-        self.stories, self._lang = Stories(*parts), config.lang
+        self.stories = Stories(*parts)
         self.tokenizer: WordTokenizer = words
         self.fingerprint = self.stories.fingerprint
 
@@ -142,7 +133,7 @@ class PronounDataset(Dataset):
             model,
             self.tokenizer,
             self.stories,
-            self._lang,
+            self.config.lang,
             batch_size=train.batch_size,
             seed=train.seed,
         )
@@ -170,7 +161,7 @@ class PronounTask(Task):
         drawn = draw(self._seed, number, self._batch_size)
         rows = drawn % np.uint64(len(self._stories.training.ids))
         batch = self._stories.training.rows(torch.from_numpy(rows.astype(np.int64)))
-        return batch.to(self.model.head.weight.device)
+        return move_batch(batch, self.model.head.weight.device)
 
     def tokens(self, batch: StoryBatch) -> int:
         return int(batch.lengths.sum())
@@ -185,7 +176,7 @@ class PronounTask(Task):
         return (batch.rows(rows), mine / every) if mine else (batch, 0.0)
 
     def evaluate(self) -> dict[str, float]:
-        validation = self._stories.validation.to(self.model.head.weight.device)
+        validation = move_batch(self._stories.validation, self.model.head.weight.device)
         logits, answers = self._predict(validation)
         return {
             "val_loss": F.cross_entropy(logits.float(), answers).item(),
@@ -211,7 +202,7 @@ def predict_referents(
     model: Reader, stories: Sequence[Story], tokenizer: WordTokenizer, lang: str
 ) -> list[list[str]]:
     """Return, for each story, the word that the model predicts for each of its pronouns."""
-    batch = story_batch(stories, tokenizer, lang).to(model.head.weight.device)
+    batch = move_batch(story_batch(stories, tokenizer, lang), model.head.weight.device)
     said = model(batch.ids).argmax(-1)  # (B, S)
     return [
         [tokenizer.decode([token]).strip() for token in row[answers != NOWHERE].tolist()]

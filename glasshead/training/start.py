@@ -82,7 +82,7 @@ def start_run(
     if dataset.kind != "gpt":
         shape["pad"] = data.tokenizer.specials["<pad>"]
     torch.manual_seed(train.seed)
-    return _create_run(data, config, model_class(model_config(**shape)), train, {}, out, context)
+    return _create_run(data, model_class(model_config(**shape)), train, {}, out)
 
 
 def fine_tune(
@@ -125,7 +125,7 @@ def fine_tune(
     origin = {"from": str(path), "from_step": run.step}
     if "imported" in run.config.data:
         origin["imported"] = run.config.data["imported"]
-    return _create_run(data, config, model, train, origin, out, context)
+    return _create_run(data, model, train, origin, out)
 
 
 def resume_run(
@@ -229,22 +229,16 @@ def unused_path(folder: Path, name: str) -> Path:
 
 
 def _create_run(
-    data: Dataset,
-    config: Any,
-    model: nn.Module,
-    train: TrainConfig,
-    origin: dict[str, Any],
-    out: Path,
-    context: Context,
+    data: Dataset, model: nn.Module, train: TrainConfig, origin: dict[str, Any], out: Path
 ) -> Trainer:
     """Create the folder of a new run, and the trainer that fills it."""
-    train = train.resolve_auto(model)
+    train, context = train.resolve_auto(model), data.context
     context.processes.check_device(train.device)
     task = data.task(model, train)
     about = {
         "task": data.name,
         **{name: [str(Path(s).absolute()) for s in some] for name, some in data.sources.items()},
-        data.name: asdict(config),
+        data.name: asdict(data.config),
         "fingerprint": data.fingerprint,
         **origin,
     }

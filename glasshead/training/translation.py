@@ -17,7 +17,7 @@ from glasshead.text.pairs import Pair, bleu_words
 from glasshead.text.sources import Report, Skipped
 from glasshead.text.tokenizer import BPETokenizer, Tokenizer
 from glasshead.training.config import TrainConfig
-from glasshead.training.dataset import Context, Dataset, Sources, Translate
+from glasshead.training.dataset import Dataset, Sources, Translate
 from glasshead.training.language import pick_vocab_size
 from glasshead.training.parallel_corpus import PairConfig, ParallelCorpus, read_parallel_corpus
 from glasshead.training.task import Task, move_batch
@@ -36,30 +36,24 @@ class PairDataset(Dataset):
     unused = frozenset({"batch_size", "eval_batches"})
     fixed = frozenset({"lowercase"})
     metrics = ("loss", "bleu")
+    config: PairConfig
 
-    def __init__(
-        self,
-        sources: Sources,
-        config: PairConfig,
-        context: Context,
-        *,
-        tokenizer: Tokenizer | None = None,
-        vocab_size: int | None = None,
-    ) -> None:
-        files = {name: context.save_streams(some) for name, some in sources.items() if some}
-        report = Report()
-        self.parts = read_parallel_corpus(files["sources"], files.get("val", []), config, report)
-        context.say_report(report)
+    def read(self, sources: Sources, tokenizer: Tokenizer | None, vocab_size: int | None) -> None:
+        save, report = self.context.save_streams, Report()
+        self.sources = {name: save(files) for name, files in sources.items() if files}
+        self.parts = read_parallel_corpus(
+            self.sources["sources"], self.sources.get("val", []), self.config, report
+        )
+        self.context.say_report(report)
         if tokenizer is None:
             sides = [side for pair in self.parts.training for side in (pair.source, pair.target)]
             size = vocab_size or pick_vocab_size(sum(len(side.encode()) for side in sides))
             tokenizer = BPETokenizer.train(sides, size, SPECIALS)
-        self.tokenizer, self.fingerprint, self.sources = tokenizer, self.parts.fingerprint, files
-        self._config, self._context = config, context
+        self.tokenizer, self.fingerprint = tokenizer, self.parts.fingerprint
 
     def task(self, model: nn.Module, train: TrainConfig) -> "TranslationTask":
         assert isinstance(model, Transformer)
-        report, translator = Report(), self._context.translator
+        report, translator = Report(), self.context.translator
         if train.stop_on == "bleu" and translator is None:
             raise ConfigError(
                 "stop_on (bleu) needs translations, and nothing translates here",
@@ -69,12 +63,12 @@ class PairDataset(Dataset):
             model,
             self.tokenizer,
             self.parts,
-            self._config,
+            self.config,
             seed=train.seed,
             translate=translator(self.tokenizer) if translator else None,
             report=report,
         )
-        self._context.say_report(report)
+        self.context.say_report(report)
         return task
 
 

@@ -12,7 +12,7 @@ from glasshead.text.tinyworld import LANGUAGES, World
 from glasshead.text.tinyworld.tokens import world_tokenizer
 from glasshead.text.tokenizer import Tokenizer
 from glasshead.training.config import TrainConfig, check_range
-from glasshead.training.dataset import Context, Dataset, Sources
+from glasshead.training.dataset import Dataset, Sources
 from glasshead.training.parallel_corpus import PairConfig, ParallelCorpus
 from glasshead.training.translation import TranslationTask
 
@@ -23,12 +23,12 @@ __all__ = ["WorldConfig", "WorldDataset"]
 class WorldConfig:
     """Which stories are translated. Every field is a flag of `glasshead train --task world`."""
 
-    langs: str = "zh,de"  # from, to: two of zh, en, de
-    world: int = 0  # the seed of the world that tells them
-    stories: int = 20_000  # to train on, each again and again
-    val_stories: int = 512  # others, to validate on
-    max_tokens: int = 4096  # in a batch: stories times the longer side, padding included
-    label_smoothing: float = 0.0  # how much of each answer is spread over all others
+    langs: str = "zh,de"  # source and target: two of zh, en, de
+    world: int = 0  # seed of the stories
+    stories: int = 20_000  # number of stories to train on
+    val_stories: int = 512  # number of stories to validate on
+    max_tokens: int = 4096  # per batch: stories times the longer side, with padding
+    label_smoothing: float = 0.0  # share of the target probability for all other tokens
 
     def __post_init__(self) -> None:
         for lang in self.langs.split(","):
@@ -59,16 +59,10 @@ class WorldDataset(Dataset):
     name, kind, config_class = "world", "transformer", WorldConfig
     unused = frozenset({"batch_size", "eval_batches", "vocab_size"})
     fixed = frozenset({"langs"})
+    config: WorldConfig
 
-    def __init__(
-        self,
-        sources: Sources,
-        config: WorldConfig,
-        context: Context,
-        *,
-        tokenizer: Tokenizer | None = None,
-        vocab_size: int | None = None,
-    ) -> None:
+    def read(self, sources: Sources, tokenizer: Tokenizer | None, vocab_size: int | None) -> None:
+        config = self.config
         source, target = config.langs.split(",")
         stories = World(config.world).stories("train")
         training, validation = (
@@ -78,11 +72,11 @@ class WorldDataset(Dataset):
             ]
             for n in (config.stories, config.val_stories)
         )
-        self._config, self.parts = config, ParallelCorpus(training, validation)
+        self.parts = ParallelCorpus(training, validation)
         self.tokenizer = tokenizer or world_tokenizer(source, target)
         self.fingerprint = self.parts.fingerprint
 
     def task(self, model: nn.Module, train: TrainConfig) -> TranslationTask:
         assert isinstance(model, Transformer)
-        pairs = self._config.pairs
+        pairs = self.config.pairs
         return TranslationTask(model, self.tokenizer, self.parts, pairs, seed=train.seed)

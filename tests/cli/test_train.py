@@ -146,7 +146,7 @@ CONFLICTS = {
     "a run for a text": (["run"], "run is the folder of a model"),
     "not a run": (["--resume", "cache"], "cache is not a run"),
     "steps and minutes": (["numbers.txt", "--steps", "3", "--minutes", "1"], "--steps 3 and"),
-    "preset unknown": (["numbers.txt", "--preset", "nanno"], "no preset 'nanno'"),
+    "preset unknown": (["numbers.txt", "--preset", "nanno"], "unknown preset 'nanno'"),
     "heads": (["numbers.txt", "--n-heads", "7"], "d_model (128) must be divisible by n_heads (7)"),
     "device": (["numbers.txt", "--device", "cuda:99"], "cuda:99"),
     "vocabulary": (["numbers.txt", "--tokenizer", "char", "--vocab-size", "999"], "999"),

@@ -135,7 +135,10 @@ BAD = {
     "text too": (["numbers.txt", "--pairs", "toy.tsv"], "TEXT numbers.txt and --pairs toy.tsv"),
     "val alone": (["numbers.txt", "--val", "toy.tsv"], "--val toy.tsv is for --pairs"),
     "task": (["--task", "pears"], "unknown task 'pears'"),
-    "other task": (["numbers.txt", "--task", "pairs"], "--task pairs and text numbers.txt"),
+    "other task": (
+        ["numbers.txt", "--task", "pairs"],
+        "--task pairs cannot be trained on text numbers.txt",
+    ),
     "no pairs": (["--task", "pairs"], "no pairs to train on"),
     "preset": (["--pairs", "toy.tsv", "--preset", "nano"], "preset 'nano' is for text, not"),
     "preset of pairs": (["numbers.txt", "--preset", "pairs"], "preset 'pairs' is for pairs, not"),

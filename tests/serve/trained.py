@@ -26,8 +26,8 @@ class SeedStoryPairs(WorldDataset):
     takes five times as long.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def read(self, *args: Any) -> None:
+        super().read(*args)
         story = World.seed_story()
         both = [
             Pair(ending.text("zh"), ending.text("de"), line)

@@ -133,10 +133,7 @@ class Marian(HoldingFamily[TransformerConfig]):
         yield ParameterSource(
             "head.bias", ("final_logits_bias",), zero=True, beside=table, led=True
         )
-        for side, n_layers in (
-            ("encoder", config.n_layers),
-            ("decoder", _decoder_layers(config)),
-        ):
+        for side, n_layers in (("encoder", config.n_layers), ("decoder", _decoder_layers(config))):
             looks = {"attention": "self_attn"}
             if side == "decoder":
                 looks["cross"] = "encoder_attn"
