@@ -17,7 +17,7 @@ from bench.peers import missing_package, to_transformers
 from bench.table import Row, Settings
 from bench.timing import time_in_turns
 from glasshead.generation.beam import SearchConfig, greedy, search
-from glasshead.generation.rows import SpecialTokens
+from glasshead.generation.translation_rows import SpecialTokens
 from glasshead.model.transformer import Transformer, TransformerConfig
 
 __all__ = ["rows"]

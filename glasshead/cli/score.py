@@ -136,7 +136,7 @@ def _score_text(
 ) -> None:
     from glasshead.errors import InputError
     from glasshead.generation.opening import open_gpt
-    from glasshead.generation.score import Score, encoded, surprises
+    from glasshead.generation.score import Score, encode_parts, surprises
     from glasshead.machine import pick_device
 
     loaded, model = open_gpt(run, pick_device(device))
@@ -144,7 +144,7 @@ def _score_text(
     shown: list[dict[str, object]] = []
     for text in _texts(file):
         joiner = TokenJoiner(loaded.tokenizer)
-        for part in surprises(model, encoded(loaded.tokenizer, text), stride):
+        for part in surprises(model, encode_parts(loaded.tokenizer, text), stride):
             total.add(part, loaded.tokenizer)
             for token, bits in joiner.add(part) if tokens else ():
                 if as_json:

@@ -6,8 +6,8 @@ prompts, `kv_slots.py` holds keys and values, `step.py` runs the model one id fu
 `flat_step.py`, on a GPU by `cuda_graph_step.py` and `look_ahead.py`), `sampling.py` picks the next
 id, and `text_state.py` decides when a text ends. `int8.py` makes a model faster on a CPU.
 
-`beam.py` searches for translations, on the `rows.py` that the model computes; `translate.py` does
-so for texts, which `splitting.py` cuts where they are too long. `alignment.py` shows what each word
+`beam.py` searches for translations, whose state is in `translation_rows.py`; `translate.py` does so
+for texts, which `splitting.py` splits if they are too long. `alignment.py` shows what each word
 attended to. `score.py` measures how well a text is predicted, and `score_pairs.py` how close
-translations come to those of people.
+translations come to references.
 """

@@ -1,6 +1,6 @@
-"""Which words of the source each word of a translation looked at while it was written.
+"""Find the words of the source that each word of a translation attended to.
 
-Attention goes between tokens, and people read words (`observe/words.py`). No head is averaged.
+Attention connects tokens; here they are merged into words (`observe/words.py`), head by head.
 """
 
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from torch import Tensor
 from glasshead.attention.hooks import AttentionCall, AttentionHook
 from glasshead.attention.scores import recompute
 from glasshead.errors import ConfigError
-from glasshead.generation.rows import SpecialTokens
 from glasshead.generation.step import eval_mode
+from glasshead.generation.translation_rows import SpecialTokens
 from glasshead.model.layers import CrossBlock
 from glasshead.model.transformer import Transformer
 from glasshead.observe.hooks import attach_hooks
@@ -27,7 +27,7 @@ __all__ = ["Alignment", "align", "usual_layer"]
 class Alignment:
     source: list[str]  # S words
     target: list[str]  # T words
-    weights: Tensor  # (H, T, S), what each head gave; rows sum to 1
+    weights: Tensor  # (H, T, S) of each head; rows sum to 1
     layer: int
 
 
@@ -38,9 +38,9 @@ def align(
     target: Sequence[int],
     layer: int | None = None,
 ) -> Alignment:
-    """Exact cross-attention of one layer of the decoder, over words.
+    """Return the cross-attention of one layer of the decoder, over words.
 
-    A word is written at the position before it: that position's weights are the word's.
+    A word is predicted at the position before it, so it gets that position's weights.
     """
     n_layers = len(model.decoder.blocks)
     layer = usual_layer(model) if layer is None else layer
@@ -51,13 +51,13 @@ def align(
         )
     block = model.decoder.blocks[layer]
     assert isinstance(block, CrossBlock)
-    # The last word is written and not read: with learned positions there may be none for it.
+    # The last id is predicted and not read: there may be no learned position for it.
     target_in = [SpecialTokens.of(tokenizer, model).bos, *target[:-1]]
     device = model.head.weight.device
-    kept = _Keep()
-    with eval_mode(list(model.modules())), attach_hooks({block.cross: kept}):
+    hook = _CollectCalls()
+    with eval_mode(list(model.modules())), attach_hooks({block.cross: hook}):
         model(torch.tensor([source], device=device), torch.tensor([target_in], device=device))
-        [call] = kept.calls
+        [call] = hook.calls
         weights, _ = recompute(call.q, call.k, call.mask, call.scoring, weights=True, lse=False)
     assert weights is not None
     each = weights[0, :, : len(target)].cpu()  # (H, tokens, tokens)
@@ -67,12 +67,12 @@ def align(
 
 
 def usual_layer(model: Transformer) -> int:
-    """The last but one, where cross-attention is known to follow the words most closely."""
+    """Return the last layer but one, where cross-attention is known to follow words best."""
     return max(0, len(model.decoder.blocks) - 2)
 
 
-class _Keep(AttentionHook):
-    """Keeps every call of one layer."""
+class _CollectCalls(AttentionHook):
+    """Collects the calls of one layer."""
 
     def __init__(self) -> None:
         self.calls: list[AttentionCall] = []

@@ -1,6 +1,6 @@
-"""What one new token of each text sees: attention over a cache, and the new key and value into it.
+"""A Triton kernel for one new token of each text: attention over a cache, which it extends.
 
-Needs Triton; import it only where that is.
+Import this module only where Triton is installed.
 """
 
 import torch
@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from glasshead.generation.linear_kernel import PROGRAMS, early
+from glasshead.generation.linear_kernel import PROGRAMS, launch_options
 
 __all__ = ["attend"]
 
@@ -27,14 +27,14 @@ def attend(
     turn: tuple[Tensor, Tensor] | None = None,
     norms: tuple[Tensor, Tensor, float] | None = None,
 ) -> Tensor:
-    """What each text's new token sees (B, H * D), from its projections (B, (H + 2 H_kv) * D).
+    """Return each new token's context (B, H * D), from its projections (B, (H + 2 H_kv) * D).
 
     Args:
-        k_cache, v_cache: (B, H_kv, S, D); the new token's are put at column `length`.
-        length: () int32 on the device: the columns in use.
-        pads: (B,) int32: the first columns, which are padding.
-        turn: cos and sin of every position, (S, D), as `Rotation` has them.
-        norms: what scales normed queries and keys, (D,) each, and the norm's eps.
+        k_cache, v_cache: (B, H_kv, S, D); the new token's are written to column `length`.
+        length: () int32 on the device, the number of columns in use.
+        pads: (B,) int32, the number of columns at the front that are padding.
+        turn: cos and sin of every position, (S, D), as in `Rotation`.
+        norms: the scales of the norms of queries and keys, (D,) each, and their eps.
     """
     B, H_kv, S, D = k_cache.shape
     H = qkv.shape[1] // D - 2 * H_kv
@@ -45,7 +45,7 @@ def attend(
         sums = torch.empty(B * H, parts, D + 2, dtype=torch.float32, device=qkv.device)
     cos, sin = turn or (qkv, qkv)
     q_norm, k_norm, eps = norms or (qkv, qkv, 0.0)
-    wide, starts = triton.next_power_of_2(D), early(qkv)
+    wide, starts = triton.next_power_of_2(D), launch_options(qkv)
     with torch.cuda.device_of(qkv):
         _attend[(B * H, parts)](
             qkv, k_cache, v_cache, length, pads, out, sums, cos, sin, q_norm, k_norm, eps,
@@ -63,11 +63,11 @@ def attend(
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def _prepared(  # type: ignore[no-untyped-def]
+def _norm_and_rotate(  # type: ignore[no-untyped-def]
     row, d, other_d, D: tl.constexpr, cos, sin, norm, eps,
     TURNED: tl.constexpr, NORMED: tl.constexpr,
 ):  # fmt: skip
-    """A query or key of the new token, normed and turned, rounded as the cache will be."""
+    """Return a query or key of the new token, normed, rotated and rounded to the cache's dtype."""
     y = tl.load(row + d, mask=d < D, other=0.0).to(tl.float32)
     scale = 1.0
     if NORMED:
@@ -105,7 +105,9 @@ def _attend(  # type: ignore[no-untyped-def]
     if TURNED:
         turn_cos = tl.load(cos + (at - pad) * D + d, mask=d < D, other=0.0)
         turn_sin = tl.load(sin + (at - pad) * D + d, mask=d < D, other=0.0)
-    q = _prepared(row + h * D, d, other_d, D, turn_cos, turn_sin, q_norm, eps, TURNED, NORMED)
+    q = _norm_and_rotate(
+        row + h * D, d, other_d, D, turn_cos, turn_sin, q_norm, eps, TURNED, NORMED
+    )
     q = q.to(tl.float32)
     first = pad
     if WINDOW:
@@ -118,9 +120,9 @@ def _attend(  # type: ignore[no-untyped-def]
     top, total = -float("inf"), 0.0
     context = tl.zeros((WIDE,), tl.float32)
     base = (b * H_KV + group).to(tl.int64) * S * D
-    if part == 0:  # the new token itself, which only one head of a group keeps
+    if part == 0:  # the new token itself; one head of a group writes it to the cache
         key = row + (H + group) * D
-        k = _prepared(key, d, other_d, D, turn_cos, turn_sin, k_norm, eps, TURNED, NORMED)
+        k = _norm_and_rotate(key, d, other_d, D, turn_cos, turn_sin, k_norm, eps, TURNED, NORMED)
         v = tl.load(row + (H + H_KV + group) * D + d, mask=d < D, other=0.0)
         if h % (H // H_KV) == 0:
             tl.store(k_cache + base + at * D + d, k, mask=d < D)

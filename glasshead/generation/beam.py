@@ -1,21 +1,21 @@
-"""Translations are searched for: the most probable id at each step, or several ways at once.
+"""Search for translations: greedily, or by beam search.
 
-    best = search(model, [[5, 9, 7]], Marks.of(tokenizer, model))[0][0]
+    best = search(model, [[5, 9, 7]], SpecialTokens.of(tokenizer, model))[0][0]
     print(tokenizer.decode(best.ids), best.score)
 
-Beam search extends every translation it follows by every id and keeps the `beam` best of all of
-them; those that end with <eos> are set aside. Longer ones have more factors, each below one, so
-they are compared by the paper's score (n counts <eos>):
+Beam search extends each of its translations by every id and keeps the `beam` best of all; those
+that end with <eos> are finished. Longer ones have more factors below one, so they are compared by
+the score of "Attention Is All You Need" (n counts <eos>):
 
     score = log_prob / ((5 + n) / 6) ** alpha
 
-A search is over when nothing that it still follows can do better: log_prob never grows, and no
-translation is longer than its limit, so none can score more than log_prob / penalty(limit). What
-cannot beat the last of the best is dropped; this changes no result. A translation that reaches
-its limit is cut, and ranks behind all that have ended.
+A search ends when no unfinished translation can do better: log_prob never grows, and no
+translation is longer than its limit, so none can score more than log_prob / penalty(limit). Those
+that cannot beat the worst of the n best are dropped, which changes no result. A translation that
+reaches its limit is cut, and ranks behind all that have ended.
 
-Sources of similar length share a batch, padded and masked: a batch gives what its sources give
-one by one. Each step computes only the translations that are still followed.
+Sources of similar length share a batch, padded and masked, which changes no result. Each step
+computes only the unfinished translations.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,8 +23,8 @@ from dataclasses import dataclass
 
 from glasshead.errors import ConfigError, InputError
 from glasshead.generation.batch import check_max_tokens
-from glasshead.generation.rows import SpecialTokens, TranslationRows, by_length
 from glasshead.generation.step import eval_mode
+from glasshead.generation.translation_rows import SpecialTokens, TranslationRows, batches_by_length
 from glasshead.model.transformer import Transformer
 from glasshead.text.tokenizer import Tokenizer
 
@@ -38,19 +38,19 @@ __all__ = [
     "search",
 ]
 
-LONGER = 50  # a translation has at most so many ids more than its source: the paper's limit
-WIDEST = 1000  # beam: what it finds does not get better long before, and memory runs out
-# Ids of sources that are read at once, times the beam: what keeps each kind of machine busy.
+LONGER = 50  # a translation has at most so many ids more than its source, as in the paper
+WIDEST = 1000  # beam: results stop improving long before, and memory runs out
+# How many ids of sources are read at once, times the beam: enough to keep the device busy.
 READ = {"cpu": 1 << 12, "cuda": 1 << 16}
 
 
 @dataclass(frozen=True)
 class SearchConfig:
-    """How translations are searched for; the defaults are the paper's."""
+    """How to search for translations; the defaults are those of the paper."""
 
-    beam: int = 4  # translations followed at once; 1 takes the most probable token each time
+    beam: int = 4  # translations kept at each step; 1 takes the most probable token each time
     alpha: float = 0.6  # how much longer translations are favoured; 0 compares bare probabilities
-    max_tokens: int | None = None  # of a translation; those of its source and 50
+    max_tokens: int | None = None  # of a translation; those of its source plus 50 when None
 
     def __post_init__(self) -> None:
         if not 1 <= self.beam <= WIDEST:
@@ -75,11 +75,12 @@ class Hypothesis:
     ids: tuple[int, ...]  # without <bos> and <eos>
     log_prob: float  # of all its ids, <eos> among them
     score: float  # log_prob over the penalty for its length
-    ended: bool  # by <eos>; otherwise cut at its limit
+    ended: bool  # by <eos>; otherwise it was cut at its limit
 
 
 def penalty(n: int, alpha: float) -> float:
-    """
+    """Return what the log-probability of n ids is divided by.
+
     >>> penalty(1, 0.6), round(penalty(25, 0.6), 2)
     (1.0, 2.63)
     """
@@ -89,64 +90,64 @@ def penalty(n: int, alpha: float) -> float:
 def search(
     model: Transformer,
     sources: Sequence[Sequence[int]],
-    marks: SpecialTokens,
+    special: SpecialTokens,
     config: SearchConfig = PAPER,
     n_best: int = 1,
     *,
     cached: bool = True,
     read: int | None = None,
 ) -> list[list[Hypothesis]]:
-    """The n best translations that beam search finds of each source, the best first.
+    """Return the n best translations that beam search finds of each source, the best first.
 
     Args:
-        cached: keep keys and values; without, all are computed anew at each step: slow, the same.
+        cached: keep keys and values; otherwise compute all again at each step: slower, the same.
         read: how many ids of sources are read at once, times the beam.
     """
     check_n_best(n_best, config)
     limits = _limits(model, sources, config)
-    beams = [_Beam(limit, config, n_best, marks.eos) for limit in limits]
-    for indices in by_length(sources, _room(model, config.beam, read)):
+    beams = [_Beam(limit, config, n_best, special.eos) for limit in limits]
+    for indices in batches_by_length(sources, _room(model, config.beam, read)):
         some = [beams[index] for index in indices]
         with eval_mode(list(model.modules())):
             rows = TranslationRows(
-                model, [sources[index] for index in indices], marks, cached=cached
+                model, [sources[index] for index in indices], special, cached=cached
             )
             while rows.owners:
-                rows.go_on(*_advance(some, rows, rows.best(config.beam)))
+                rows.extend(*_advance(some, rows, rows.best(config.beam)))
     return [beam.best for beam in beams]
 
 
 def greedy(
     model: Transformer,
     sources: Sequence[Sequence[int]],
-    marks: SpecialTokens,
+    special: SpecialTokens,
     config: SearchConfig = PAPER,
     *,
     cached: bool = True,
     read: int | None = None,
 ) -> list[Hypothesis]:
-    """The most probable id at each step: what a beam of 1 finds. The config's beam is not used."""
+    """Take the most probable id at each step, as a beam of 1 does; `config.beam` is not used."""
     limits = _limits(model, sources, config)
     texts: list[list[int]] = [[] for _ in sources]
     log_probs, ended = [0.0] * len(sources), [False] * len(sources)
-    for indices in by_length(sources, _room(model, 1, read)):
+    for indices in batches_by_length(sources, _room(model, 1, read)):
         with eval_mode(list(model.modules())):
             rows = TranslationRows(
-                model, [sources[index] for index in indices], marks, cached=cached
+                model, [sources[index] for index in indices], special, cached=cached
             )
             while rows.owners:
                 parents, tokens = [], []
                 for row, [(log_prob, token)] in enumerate(rows.best(1)):
                     index = indices[rows.owners[row]]
                     log_probs[index] += log_prob
-                    if token == marks.eos:
+                    if token == special.eos:
                         ended[index] = True
                         continue
                     texts[index].append(token)
                     if len(texts[index]) < limits[index]:
                         parents.append(row)
                         tokens.append(token)
-                rows.go_on(parents, tokens)
+                rows.extend(parents, tokens)
     found = zip(texts, log_probs, ended, strict=True)
     return [_hypothesis(*one, alpha=config.alpha) for one in found]
 
@@ -162,7 +163,7 @@ def check_n_best(n_best: int, config: SearchConfig) -> None:
 def greedy_decoder(
     tokenizer: Tokenizer, max_tokens: int | None = None
 ) -> Callable[[Transformer, Sequence[Sequence[int]]], list[list[int]]]:
-    """`decode(model, sources)` gives a translation of each, for those who must not know how."""
+    """Return `decode(model, sources)`, for parts that may not import this one."""
     config = SearchConfig(max_tokens=max_tokens)
 
     def decode(model: Transformer, sources: Sequence[Sequence[int]]) -> list[list[int]]:
@@ -183,7 +184,7 @@ class _Beam:
         self.best: list[Hypothesis] = []
 
     def advance(self, nexts: Sequence[list[tuple[float, int]]]) -> list[int]:
-        """Give each live translation its best next ids; for each of the new ones, whose it is."""
+        """Extend each live translation by its best next ids; return the parent of each new one."""
         extended = [
             (log_prob + more, parent, token)
             for parent, (log_prob, _) in enumerate(self.live)
@@ -204,7 +205,7 @@ class _Beam:
         self.best.sort(key=lambda one: (not one.ended, -one.score))
         del self.best[self.n_best :]
         if len(self.best) == self.n_best:
-            # The most probable come first, so what could still win comes before what could not.
+            # They are in order of probability, so those that can still win come first.
             most = penalty(self.limit, self.alpha)
             live = [one for one in live if one[0] / most > self.best[-1].score]
         self.live = live
@@ -214,7 +215,7 @@ class _Beam:
 def _advance(
     beams: list[_Beam], rows: TranslationRows, best: list[list[tuple[float, int]]]
 ) -> tuple[list[int], list[int]]:
-    """One step of all searches: the rows that go on, and the new id of each."""
+    """Advance all searches by a step; return the rows that go on, and the new id of each."""
     parents: list[int] = []
     tokens: list[int] = []
     start = 0
@@ -238,7 +239,7 @@ def _room(model: Transformer, beam: int, read: int | None) -> int:
 def _limits(
     model: Transformer, sources: Sequence[Sequence[int]], config: SearchConfig
 ) -> list[int]:
-    """How many ids each translation may have, <eos> among them."""
+    """Return how many ids each translation may have, including <eos>."""
     vocab_size, limits = model.config.vocab_size, []
     for index, ids in enumerate(sources):
         length = sum(token != model.config.pad for token in ids)

@@ -7,7 +7,7 @@ import torch
 from glasshead.checkpoint import Run
 from glasshead.errors import InputError
 from glasshead.generation.beam import search
-from glasshead.generation.rows import SpecialTokens
+from glasshead.generation.translation_rows import SpecialTokens
 from glasshead.model.gpt import GPT
 from glasshead.model.transformer import Encoder, Reader, Transformer
 from glasshead.observe.inspectable import (

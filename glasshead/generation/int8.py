@@ -1,10 +1,10 @@
-"""A model whose matrices are kept in eight bits, for decoding on a CPU.
+"""Store the matrices of a model in eight bits, for faster decoding on a CPU.
 
-A token of one text reads every parameter and computes little with it: the memory is what it waits
-for. A quarter of the bytes is up to three times the speed. Each row of a matrix becomes integers
-from -127 to 127 and one factor; what the layers add, norm and attend stays in float32.
+Decoding one text reads every parameter for each token and computes little with it, so it is limited
+by memory. A quarter of the bytes gives up to three times the speed. Each row of a matrix becomes
+integers from -127 to 127 and one factor; all other computation stays in float32.
 
-The price is rounding: a parameter moves by at most 1/254 of the largest of its row.
+The cost is rounding: a parameter changes by at most 1/254 of the largest of its row.
 """
 
 import copy
@@ -38,7 +38,7 @@ class Int8Linear(nn.Module):
         self.register_buffer("weight", integers.to(torch.int8))
         self.register_buffer("factor", factor)
         self.register_buffer("bias", None if linear.bias is None else linear.bias.detach().float())
-        self.train(linear.training)  # or every token would have to switch it off
+        self.train(linear.training)  # otherwise `eval_mode` has to change it for every token
 
     def forward(self, x: Tensor) -> Tensor:
         rows, bias = x.flatten(0, -2), self.bias
@@ -51,10 +51,10 @@ class Int8Linear(nn.Module):
 
 
 def to_int8(model: GPT) -> GPT:
-    """A copy of a model on a CPU, its linear layers in eight bits."""
+    """Return a copy of a model on a CPU with its linear layers in eight bits."""
     if model.embedding.weight.device.type != "cpu":
         raise ConfigError(
-            f"int8 is for CPUs, and the model is on {model.embedding.weight.device}",
+            f"int8 works on CPUs only, but the model is on {model.embedding.weight.device}",
             hint="use --device cpu, or another precision",
         )
     small = copy.deepcopy(model).float()

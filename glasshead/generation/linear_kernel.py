@@ -1,10 +1,9 @@
-"""One new token a text on a GPU: what a step does between two reads of the parameters.
+"""Triton kernels for one new token of each text: fused linear layers, and the pick of the best id.
 
-A step of decoding reads every parameter once and computes next to nothing, so it takes as long as
-the reading and as the number of kernels it is cut into. Here a block is five: norm and queries,
-keys, values; attention; projection and residual; norm, widening, activation; narrowing and
-residual.
-Needs Triton; import it only where that is.
+A decoding step reads every parameter once and computes very little, so its time is that of reading
+and of the number of kernels. Here a block takes five: norm with queries, keys and values;
+attention; projection with residual; norm, up-projection and activation; down-projection with
+residual. Import this module only where Triton is installed.
 """
 
 import torch
@@ -14,11 +13,11 @@ from torch import Tensor, nn
 
 from glasshead.attention.norm import RMSNorm
 
-__all__ = ["ACTIVATIONS", "PROGRAMS", "early", "linear", "pick_best"]
+__all__ = ["ACTIVATIONS", "PROGRAMS", "launch_options", "linear", "pick_best"]
 
 ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "gelu-tanh": 3, "silu": 4, "relu2": 5}
 EARLY = True
-PROGRAMS = 264  # two for each of an H200's processors
+PROGRAMS = 264  # two for each multiprocessor of an H200
 
 
 def linear(
@@ -31,9 +30,9 @@ def linear(
     residual: Tensor | None = None,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """residual + activation(layer(norm(x))) of x (B, K).
+    """Return residual + activation(layer(norm(x))) of x (B, K).
 
-    With a gate it is silu(gate(norm(x))) times layer(norm(x)).
+    With a gate, silu(gate(norm(x))) * layer(norm(x)) takes the place of the activation.
     """
     (B, K), N = x.shape, layer.out_features
     out = torch.empty(B, N, dtype=dtype or x.dtype, device=x.device)
@@ -41,7 +40,8 @@ def linear(
     second, biases = layer, [x if m.bias is None else m.bias for m in (first, layer)]
     has = {
         "ACTIVATION": ACTIVATIONS["silu" if gate else activation], "GATED": gate is not None,
-        "BIAS": layer.bias is not None, "RESIDUAL": residual is not None, "K": K, **early(x),
+        "BIAS": layer.bias is not None, "RESIDUAL": residual is not None, "K": K,
+        **launch_options(x),
     }  # fmt: skip
     added = x if residual is None else residual
     with torch.cuda.device_of(x):
@@ -49,15 +49,15 @@ def linear(
             wide = min(triton.next_power_of_2(K), 4096)
             rows = max(1, min(16384 // wide, triton.next_power_of_2(triton.cdiv(N, PROGRAMS))))
             _linear_of_one[(triton.cdiv(N, rows),)](
-                x, first.weight, second.weight, *biases, added, out, *_of_norm(norm, x), N,
-                NORM=_kind(norm), **has, ROWS=rows, WIDE=wide, num_warps=4,
+                x, first.weight, second.weight, *biases, added, out, *_norm_parameters(norm, x), N,
+                NORM=_norm_kind(norm), **has, ROWS=rows, WIDE=wide, num_warps=4,
             )  # fmt: skip
         else:
-            if norm is not None:  # once for all, not once for each program
+            if norm is not None:  # once, not in each program
                 rows, x = x, torch.empty_like(x)
-                _normed_rows[(B,)](
-                    rows, x, *_of_norm(norm, rows), NORM=_kind(norm), K=K,
-                    WIDE=triton.next_power_of_2(K), num_warps=4, **early(x),
+                _norm_rows[(B,)](
+                    rows, x, *_norm_parameters(norm, rows), NORM=_norm_kind(norm), K=K,
+                    WIDE=triton.next_power_of_2(K), num_warps=4, **launch_options(x),
                 )  # fmt: skip
             tall = min(64, max(16, triton.next_power_of_2(B)))
             cols = 64 if N > 16384 else 32 if N > 32 * PROGRAMS else 16
@@ -68,27 +68,27 @@ def linear(
     return out
 
 
-def _kind(norm: nn.Module | None) -> int:
+def _norm_kind(norm: nn.Module | None) -> int:
     return 0 if norm is None else 2 if isinstance(norm, RMSNorm) else 1
 
 
-def _of_norm(norm: nn.Module | None, x: Tensor) -> tuple[Tensor, Tensor, float]:
-    """Its scale, its bias and its eps; any tensor where it has none."""
+def _norm_parameters(norm: nn.Module | None, x: Tensor) -> tuple[Tensor, Tensor, float]:
+    """Return the scale, bias and eps of a norm; any tensor for those it does not have."""
     if norm is None:
         return x, x, 0.0
     bias = norm.bias if isinstance(norm, nn.LayerNorm) else x
     return norm.weight, bias, norm.eps  # type: ignore[return-value]
 
 
-def early(x: Tensor) -> dict[str, bool]:
-    """Whether a kernel may start before the one ahead of it has ended; it waits where it must."""
+def launch_options(x: Tensor) -> dict[str, bool]:
+    """Let a kernel start before the one ahead of it has ended, where the GPU supports it."""
     able = EARLY and x.is_cuda and torch.version.hip is None
     able = able and torch.cuda.get_device_capability(x.device) >= (9, 0)
     return {"EARLY": able, "launch_pdl": able} if able else {"EARLY": False}
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def _bent(y, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
+def _activate(y, ACTIVATION: tl.constexpr):  # type: ignore[no-untyped-def]
     if ACTIVATION == 1:
         y = tl.maximum(y, 0.0)
     elif ACTIVATION == 2:
@@ -112,7 +112,7 @@ def _linear_of_one(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     n = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     k = tl.arange(0, WIDE)
-    # Parameters depend on nobody: they are on their way while the kernel before still runs.
+    # Parameters depend on no other kernel: they are loaded while the one before still runs.
     place = n[:, None].to(tl.int64) * K + k[None, :]
     inside = (n < N)[:, None] & (k < K)[None, :]
     params = tl.load(first + place, mask=inside, other=0.0)
@@ -157,7 +157,7 @@ def _linear_of_one(  # type: ignore[no-untyped-def]
         total += tl.load(first_bias + n, mask=n < N, other=0.0).to(tl.float32)
         if GATED:
             other += tl.load(second_bias + n, mask=n < N, other=0.0).to(tl.float32)
-    y = _bent(total, ACTIVATION)
+    y = _activate(total, ACTIVATION)
     if GATED:
         y *= other
     if RESIDUAL:
@@ -166,7 +166,7 @@ def _linear_of_one(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def _normed_rows(  # type: ignore[no-untyped-def]
+def _norm_rows(  # type: ignore[no-untyped-def]
     x, out, weight, bias, eps,
     NORM: tl.constexpr, K: tl.constexpr, WIDE: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
@@ -215,7 +215,7 @@ def _linear_of_many(  # type: ignore[no-untyped-def]
         total += tl.load(first_bias + n, mask=n < N, other=0.0).to(tl.float32)[None, :]
         if GATED:
             other += tl.load(second_bias + n, mask=n < N, other=0.0).to(tl.float32)[None, :]
-    y = _bent(total, ACTIVATION)
+    y = _activate(total, ACTIVATION)
     if GATED:
         y *= other
     if EARLY:
@@ -228,14 +228,15 @@ def _linear_of_many(  # type: ignore[no-untyped-def]
 
 
 def pick_best(logits: Tensor, last: Tensor, ids: Tensor, count: Tensor) -> None:
-    """The most probable id of each row of logits (B, V), the first of equals, put where it goes:
+    """Write the most probable id of each row of logits (B, V), the first of equals.
 
-    into last (B,) and row `count` of ids (n, B); there -1 if the largest logit is not finite.
+    It is written to last (B,) and to row `count` of ids (n, B); there as -1 if a logit is NaN or
+    the largest is infinite.
     """
     with torch.cuda.device_of(logits):
         _pick_best[(logits.shape[0],)](
             logits, last, ids, count, V=logits.shape[1], WIDE=8192, num_warps=16,
-            **early(logits),
+            **launch_options(logits),
         )  # fmt: skip
 
 

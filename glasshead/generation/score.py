@@ -1,4 +1,4 @@
-"""How well a model predicts a text: the surprise of every id, and what it comes to.
+"""Measure how well a model predicts a text: the surprise of every id, and their average.
 
     surprise (nats) = -log p(id | the ids before it)
 
@@ -18,14 +18,15 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from glasshead.errors import ConfigError, NotFiniteError, UnknownCharacterError
+from glasshead.errors import ConfigError, UnknownCharacterError
+from glasshead.generation.sampling import not_finite_error
 from glasshead.generation.step import eval_mode
 from glasshead.model.gpt import GPT
 from glasshead.text.base_tokenizer import Ids
 from glasshead.text.bpe import Cutter
 from glasshead.text.tokenizer import Tokenizer
 
-__all__ = ["Score", "Surprises", "encoded", "surprises"]
+__all__ = ["Score", "Surprises", "encode_parts", "surprises"]
 
 READ = 1 << 12  # ids that are read at once, in windows side by side
 LOGITS = 1 << 24  # logits that are held at once
@@ -33,7 +34,7 @@ LOGITS = 1 << 24  # logits that are held at once
 
 @dataclass(frozen=True, eq=False)
 class Surprises:
-    """Some ids of a text, in order. Its very first has nothing before it: its surprise is NaN."""
+    """Some ids of a text, in order. Its first id is not predicted: its surprise is NaN."""
 
     ids: NDArray[np.int64]  # (n,)
     nats: NDArray[np.float64]  # (n,)
@@ -41,7 +42,7 @@ class Surprises:
 
 @dataclass
 class Score:
-    """What the surprises of a text, or of several, come to. First ids do not count."""
+    """The sum of the surprises of one text or several. First ids do not count."""
 
     tokens: int = 0
     bytes: int = 0
@@ -68,8 +69,8 @@ class Score:
         return self.nats / math.log(2) / self.bytes
 
 
-def encoded(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[Ids]:
-    """The ids of one text that comes in parts, the same as if it came whole."""
+def encode_parts(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[Ids]:
+    """Encode one text that comes in parts; the ids are the same as if it came whole."""
     read = 0  # characters
     for part in _cut(texts):
         try:
@@ -88,7 +89,7 @@ def _cut(texts: Iterable[str]) -> Iterator[str]:
 
 
 def surprises(model: GPT, parts: Iterable[Ids], stride: int | None = None) -> Iterator[Surprises]:
-    """The surprise of every id of one text, whose ids come in parts of any size."""
+    """Yield the surprise of every id of one text, whose ids come in parts of any size."""
     size = model.config.max_len
     stride = max(1, size // 2) if stride is None else stride
     if not 1 <= stride <= size:
@@ -115,7 +116,7 @@ def surprises(model: GPT, parts: Iterable[Ids], stride: int | None = None) -> It
 
 
 def _read(model: GPT, windows: NDArray[np.int64], fresh: int) -> Surprises:
-    """The surprises of the last `fresh` ids of each window (B, n)."""
+    """Return the surprises of the last `fresh` ids of each window (B, n)."""
     ids = torch.from_numpy(np.array(windows)).to(model.embedding.weight.device)
     targets = ids[:, -fresh:].flatten()
     rows = max(1, LOGITS // model.config.vocab_size)
@@ -124,10 +125,7 @@ def _read(model: GPT, windows: NDArray[np.int64], fresh: int) -> Surprises:
         some = zip(x.split(rows), targets.split(rows), strict=True)
         nats = torch.cat([_nats(model, *pair) for pair in some])
     if not nats.isfinite().all():
-        raise NotFiniteError(
-            "the model's logits hold NaN or infinity: it predicts nothing",
-            hint="the training diverged; take an earlier checkpoint, or train with a lower rate",
-        )
+        raise not_finite_error()
     return Surprises(targets.cpu().numpy(), nats.cpu().numpy())
 
 

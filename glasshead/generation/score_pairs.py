@@ -1,6 +1,6 @@
-"""How close translations come to those of people: BLEU and chrF, by sacrebleu.
+"""Compare translations with reference translations: BLEU and chrF, by sacrebleu.
 
-A figure means something only with its signature, which says how it was computed. Chinese is
+A score means something only with its signature, which says how it was computed. Chinese is
 compared character by character, other languages by the words of the 13a tokenizer.
 """
 
@@ -16,12 +16,12 @@ __all__ = ["Measure", "measures"]
 @dataclass(frozen=True)
 class Measure:
     name: str
-    score: float  # of 100
+    score: float  # 0 to 100
     signature: str
 
 
-def measures(said: Sequence[str], wanted: Sequence[str]) -> list[Measure]:
-    """BLEU as it is written, BLEU in small letters, and chrF.
+def measures(translations: Sequence[str], references: Sequence[str]) -> list[Measure]:
+    """Return BLEU, BLEU of lowercased texts, and chrF.
 
     >>> [(one.name, round(one.score)) for one in measures(["the dog is here"], ["The dog is here"])]
     [('BLEU', 59), ('BLEU lowercased', 100), ('chrF', 89)]
@@ -29,18 +29,18 @@ def measures(said: Sequence[str], wanted: Sequence[str]) -> list[Measure]:
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-    if len(said) != len(wanted) or not said:
+    if len(translations) != len(references) or not translations:
         raise InputError(
-            f"{len(said)} translations cannot be compared with {len(wanted)}",
-            hint="give as many of one as of the other, and at least one",
+            f"there are {len(translations)} translations and {len(references)} references",
+            hint="give one reference for each translation, and at least one",
         )
-    tokenize = bleu_words(wanted)
+    tokenize = bleu_words(references)
     found = []
     for name, metric in (
         ("BLEU", BLEU(tokenize=tokenize)),
         ("BLEU lowercased", BLEU(tokenize=tokenize, lowercase=True)),
         ("chrF", CHRF()),
     ):
-        score = metric.corpus_score(list(said), [list(wanted)]).score
+        score = metric.corpus_score(list(translations), [list(references)]).score
         found.append(Measure(name, float(score), str(metric.get_signature())))
     return found

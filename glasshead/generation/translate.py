@@ -1,12 +1,12 @@
-"""Texts become translations: read, search, and put together again.
+"""Translate texts: encode them, search, and join the parts.
 
     translator = Translator(model, tokenizer)
     for translation in translator(["Ein Hund rennt.", "Hallo!"]):
         print(translation.best.text)
 
 A text longer than the model's `max_len` is translated in parts (`splitting.py`); log-probabilities
-and scores of parts add up. White space around a text is dropped, and a text of nothing else
-becomes an empty translation.
+and scores of parts are added. White space around a text is dropped; a text of white space only
+has an empty translation.
 """
 
 from collections.abc import Sequence
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from glasshead.generation.beam import PAPER, Hypothesis, SearchConfig, check_n_best, greedy, search
-from glasshead.generation.rows import SpecialTokens
 from glasshead.generation.splitting import join, split
+from glasshead.generation.translation_rows import SpecialTokens
 from glasshead.model.transformer import Transformer
 from glasshead.observe.words import characters, decode_tokens
 from glasshead.text.tokenizer import Tokenizer
@@ -27,10 +27,10 @@ Ids = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Reading:
-    """A text as the model is given it."""
+    """A text as the model gets it."""
 
     text: str
-    parts: tuple[Ids, ...]  # none when there is nothing to translate
+    parts: tuple[Ids, ...]  # empty when there is nothing to translate
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Candidate:
     text: str
     log_prob: float
     score: float  # by which candidates are ranked
-    ended: bool  # every part by <eos>; otherwise one was cut at its limit
+    ended: bool  # whether every part ended with <eos>; otherwise one was cut at its limit
     parts: tuple[tuple[Ids, Ids], ...]  # source and target
 
     @property
@@ -51,7 +51,7 @@ class Candidate:
 @dataclass(frozen=True)
 class Translation:
     reading: Reading
-    candidates: list[Candidate]  # of distinct texts, the best first; one at least
+    candidates: list[Candidate]  # of distinct texts, the best first; at least one
 
     @property
     def best(self) -> Candidate:
@@ -62,8 +62,8 @@ class Translator:
     """A trained model, its tokenizer, and how to search with them.
 
     Args:
-        n_best: how many candidates of each text; where several spell the same, there are fewer.
-        lowercase: whether texts are read in small letters, as those it was trained on.
+        n_best: how many candidates of each text; fewer if several give the same text.
+        lowercase: whether to lowercase texts, like those it was trained on.
     """
 
     def __init__(
@@ -78,14 +78,14 @@ class Translator:
         check_n_best(n_best, config)
         self.model, self.tokenizer, self.config = model, tokenizer, config
         self.n_best, self.lowercase = n_best, lowercase
-        self.marks = SpecialTokens.of(tokenizer, model)
+        self.special = SpecialTokens.of(tokenizer, model)
 
     def __call__(self, texts: Sequence[str]) -> list[Translation]:
         return self.write([self.read(text) for text in texts])
 
     def read(self, text: str) -> Reading:
-        """The ids of a text, in as many parts as it needs."""
-        ids = (self._encoded(part) for part in split(text, self._fits, self._pieces))
+        """Return the ids of a text, in as many parts as it needs."""
+        ids = (self._encode(part) for part in split(text, self._fits, self._pieces))
         return Reading(text, tuple(some for some in ids if some))
 
     def write(self, readings: Sequence[Reading]) -> list[Translation]:
@@ -94,15 +94,15 @@ class Translator:
         translations = []
         for reading in readings:
             parts = [self._candidates(*next(found)) for _ in reading.parts]
-            translations.append(Translation(reading, self._joined(parts)))
+            translations.append(Translation(reading, self._join_parts(parts)))
         return translations
 
     def _search(self, sources: list[Ids]) -> list[list[Hypothesis]]:
         if self.config.beam == 1:
-            return [[one] for one in greedy(self.model, sources, self.marks, self.config)]
-        # Of several, some may spell the same text: more are looked for.
+            return [[one] for one in greedy(self.model, sources, self.special, self.config)]
+        # Several may give the same text, so search for more than are wanted.
         n_best = 1 if self.n_best == 1 else self.config.beam
-        return search(self.model, sources, self.marks, self.config, n_best)
+        return search(self.model, sources, self.special, self.config, n_best)
 
     def _candidates(self, source: Ids, found: list[Hypothesis]) -> list[Candidate]:
         distinct: dict[str, Candidate] = {}
@@ -112,26 +112,26 @@ class Translator:
             distinct.setdefault(text, Candidate(text, one.log_prob, one.score, one.ended, parts))
         return list(distinct.values())[: self.n_best]
 
-    def _joined(self, parts: list[list[Candidate]]) -> list[Candidate]:
+    def _join_parts(self, parts: list[list[Candidate]]) -> list[Candidate]:
         best = [Candidate("", 0.0, 0.0, True, ())]
         for candidates in parts:
-            both = [_together(one, other) for one, other in product(best, candidates)]
+            both = [_join_two(one, other) for one, other in product(best, candidates)]
             best = sorted(both, key=lambda one: (not one.ended, -one.score))[: self.n_best]
         return best
 
-    def _encoded(self, text: str) -> Ids:
+    def _encode(self, text: str) -> Ids:
         text = text.strip()
         return tuple(self.tokenizer.prompt_ids(text.lower() if self.lowercase else text))
 
     def _fits(self, text: str) -> bool:
-        return len(self._encoded(text)) <= self.model.config.max_len
+        return len(self._encode(text)) <= self.model.config.max_len
 
     def _pieces(self, text: str) -> list[str]:
         ids = self.tokenizer.encode_ids(text).tolist()
         return [piece.text for piece in characters(decode_tokens(self.tokenizer, ids))]
 
 
-def _together(one: Candidate, other: Candidate) -> Candidate:
+def _join_two(one: Candidate, other: Candidate) -> Candidate:
     return Candidate(
         join([one.text, other.text]),
         one.log_prob + other.log_prob,

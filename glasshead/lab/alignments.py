@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from glasshead.generation.beam import SearchConfig, greedy
-from glasshead.generation.rows import SpecialTokens
+from glasshead.generation.translation_rows import SpecialTokens
 from glasshead.lab.attention_maps import Head, cross_attentions, record_weights, self_attentions
 from glasshead.lab.referents import HeadFigures, Truth, head_figures, rows_of
 from glasshead.model.transformer import Transformer

@@ -15,7 +15,7 @@ from torch import Tensor
 from glasshead.checkpoint import Run
 from glasshead.errors import AblationError, InputError
 from glasshead.generation.beam import search
-from glasshead.generation.rows import SpecialTokens
+from glasshead.generation.translation_rows import SpecialTokens
 from glasshead.model.gpt import GPT
 from glasshead.model.transformer import Reader, Transformer
 from glasshead.observe.ablation import Edge, ablating

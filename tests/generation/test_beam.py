@@ -20,7 +20,7 @@ from glasshead.generation.beam import (
     penalty,
     search,
 )
-from glasshead.generation.rows import SpecialTokens
+from glasshead.generation.translation_rows import SpecialTokens
 from glasshead.model.transformer import Transformer
 from glasshead.text.tokenizer import ByteTokenizer
 from tests.generation.translators import (

@@ -90,5 +90,5 @@ def test_it_decodes():
 
 
 def test_it_is_for_cpus_only():
-    with pytest.raises(ConfigError, match="int8 is for CPUs"):
+    with pytest.raises(ConfigError, match="int8 works on CPUs only"):
         to_int8(tiny().to("meta"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from glasshead.errors import ConfigError, NotFiniteError, UnknownCharacterError
 from glasshead.generation import score as scoring
-from glasshead.generation.score import Score, encoded, surprises
+from glasshead.generation.score import Score, encode_parts, surprises
 from glasshead.text.bpe import Cutter
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer, CharTokenizer
 from tests.generation.models import MAX_LEN, VOCAB, models, tiny
@@ -102,7 +102,7 @@ def test_a_text_in_parts_gives_the_ids_of_the_whole(parts):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scoring, "Cutter", lambda: Cutter(size=8))
         for tokenizer in (ByteTokenizer(), TRAINED):
-            ids = np.concatenate(list(encoded(tokenizer, parts)))
+            ids = np.concatenate(list(encode_parts(tokenizer, parts)))
             if len(text) < 64:  # below the limit at which a text without lines is cut anyhow
                 assert ids.tolist() == tokenizer.encode_ids(text).tolist()
             assert tokenizer.decode(ids) == text
@@ -114,11 +114,11 @@ TRAINED = BPETokenizer.train("ab 春ab\nab 春春 ab" * 5, vocab_size=290)
 def test_an_unknown_character_is_named_with_its_place():
     tokenizer = CharTokenizer.train("ab\n")
     with pytest.raises(UnknownCharacterError, match=r"'x'.*line 2, column 2"):
-        list(encoded(tokenizer, ["ab\na", "x"]))
+        list(encode_parts(tokenizer, ["ab\na", "x"]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scoring, "Cutter", lambda: Cutter(size=4))
         with pytest.raises(UnknownCharacterError, match="counting from character 6 of the text"):
-            list(encoded(tokenizer, ["aaaaa\nax"]))
+            list(encode_parts(tokenizer, ["aaaaa\nax"]))
 
 
 def test_dropout_is_off_and_the_flags_are_as_they_were():

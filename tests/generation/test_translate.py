@@ -47,7 +47,7 @@ def test_a_translation_is_what_the_search_found():
         translate = translator(beam=beam)
         [one] = translate(["Ein Hund rennt."])
         ids = tuple(BPE.encode_ids("Ein Hund rennt.").tolist())
-        found = find(translate.model, [ids], translate.marks, translate.config)
+        found = find(translate.model, [ids], translate.special, translate.config)
         best = found[0] if beam == 1 else found[0][0]
         assert one.best.text == BPE.decode(best.ids).strip()
         assert (one.best.score, one.best.log_prob) == (best.score, best.log_prob)
@@ -126,7 +126,7 @@ def test_the_candidates_are_distinct_texts_though_ids_differ():
     translate = translator(tokenizer, beam=13, n_best=13, sharp=1.0, max_tokens=4)
     [found] = translate(["a"])
     texts = [one.text for one in found.candidates]
-    ids = search(translate.model, [found.reading.parts[0]], translate.marks, translate.config, 13)
+    ids = search(translate.model, [found.reading.parts[0]], translate.special, translate.config, 13)
     assert texts == list(dict.fromkeys(tokenizer.decode(one.ids) for one in ids[0]))
     assert len(texts) < len(ids[0])
     scores = [(not one.ended, -one.score) for one in found.candidates]

@@ -7,7 +7,7 @@ import torch
 from hypothesis import strategies as st
 
 from glasshead.checkpoint import RunConfig, RunFolder
-from glasshead.generation.rows import SpecialTokens
+from glasshead.generation.translation_rows import SpecialTokens
 from glasshead.model.transformer import Transformer, TransformerConfig
 from glasshead.text.tokenizer import BPETokenizer, Tokenizer
 

@@ -9,7 +9,7 @@ import torch
 from glasshead.checkpoint import import_model, load
 from glasshead.errors import InputError
 from glasshead.generation.beam import greedy
-from glasshead.generation.rows import SpecialTokens
+from glasshead.generation.translation_rows import SpecialTokens
 from glasshead.text.marian_tokenizer import read_sentencepieces
 from glasshead.text.tokenizer import tokenizer_from_json
 

@@ -9,8 +9,8 @@ import torch
 from glasshead.checkpoint import RunConfig, RunFolder, export_model, import_model, load
 from glasshead.errors import ConfigError, GlassheadError
 from glasshead.generation.beam import SearchConfig, greedy, search
-from glasshead.generation.rows import SpecialTokens
 from glasshead.generation.translate import Translator
+from glasshead.generation.translation_rows import SpecialTokens
 from glasshead.model.transformer import Encoder, Transformer, TransformerConfig
 from glasshead.text.tokenizer import BPETokenizer, CharTokenizer, WordTokenizer
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from glasshead.checkpoint import export_model, import_model, load
 from glasshead.errors import InputError
 from glasshead.generation.beam import SearchConfig, greedy, search
-from glasshead.generation.rows import SpecialTokens
+from glasshead.generation.translation_rows import SpecialTokens
 
 hf = pytest.importorskip("transformers", reason="needs transformers")
 pytest.importorskip("sentencepiece", reason="needs sentencepiece")
