@@ -2,7 +2,7 @@
 
     batch = GenerationBatch(model)
     poem = batch.join([3, 1, 4], max_tokens=20)
-    while batch.texts:
+    while batch.active:
         for new in batch.step():
             print(new.key, new.id)      # texts may `join` and `leave` between any two steps
 
@@ -70,6 +70,11 @@ class GenerationBatch:
         self._step: DecodeStep | None = None  # picked when the first text comes
         self._look_ahead: LookAhead | None = None
         self._joined = 0
+
+    @property
+    def active(self) -> bool:
+        """Whether there are texts that have neither ended nor left."""
+        return bool(self._rows or self._prompts)
 
     @property
     def texts(self) -> list[int]:
@@ -151,10 +156,11 @@ class GenerationBatch:
         """Let texts that outgrew max_len be read again from their last half."""
         max_len = self.model.config.max_len
         full = [text for text in self._rows if text.length > max_len and not text.ended]
-        for text in full:
-            self._remove(text)
-            text.start = len(text.ids) - max(1, max_len // 2)
-        self._prompts.put_first(full)
+        if full:
+            for text in full:
+                self._remove(text)
+                text.start = len(text.ids) - max(1, max_len // 2)
+            self._prompts.put_first(full)
 
     def _decode(self, step: DecodeStep) -> list[NewToken]:
         """Continue the texts in the slots by one id each."""
@@ -205,15 +211,15 @@ class GenerationBatch:
         return new
 
     def _remove_ended(self) -> None:
-        going = any(not text.ended for text in self._rows)
+        ended = [text for text in self._rows if text.ended]
         if self._look_ahead is not None:
-            if not going:
+            if len(ended) == len(self._rows):
                 self._look_ahead.drop()
             if self._look_ahead.busy:  # rows stay where they are until what was asked for is used
                 return
-        for text in reversed([text for text in self._rows if text.ended]):  # fewer rows move
+        for text in reversed(ended):  # in this order, fewer rows move
             self._remove(text)
-        if self._step is not None and not going and not self._prompts:
+        if self._step is not None and not self.active:
             self._step.close()
             self._step = self._look_ahead = None
 
@@ -234,22 +240,22 @@ def _alike(texts: list[TextState]) -> bool:
 
 def _pick_and_extend(texts: list[TextState], logits: Tensor) -> list[NewToken]:
     """Give each text its next id, picked from logits (B, V)."""
-    picked: dict[int, Picked | Exception] = {}
-    alike: dict[SamplingConfig, list[int]] = {}
     uniform = [text.random.random() for text in texts]
+    alike: dict[SamplingConfig, list[int]] = {}
     for row, text in enumerate(texts):
         alike.setdefault(text.config, []).append(row)
 
-    def pick(rows: list[int]) -> list[Picked]:
-        part = logits if len(rows) == len(texts) else logits[rows]
-        return _pick(part, [texts[row] for row in rows], [uniform[row] for row in rows])
+    def pick(rows: list[int]) -> Sequence[Picked]:
+        if len(rows) == len(texts):
+            return _pick(logits, texts, uniform)
+        return _pick(logits[rows], [texts[row] for row in rows], [uniform[row] for row in rows])
 
+    picked: dict[int, Picked | Exception] = {}
     for rows in alike.values():
         try:
-            found: Sequence[Picked | Exception] = pick(rows)
-        except Exception as error:
-            found = run_alone(pick, rows, error)
-        picked |= zip(rows, found, strict=True)
+            picked |= zip(rows, pick(rows), strict=True)
+        except Exception as error:  # whatever it is, the other texts must go on
+            picked |= zip(rows, run_alone(pick, rows, error), strict=True)
     return [_extend(text, picked[row]) for row, text in enumerate(texts)]
 
 

@@ -39,7 +39,7 @@ def generate(
 
 def _steps(batch: GenerationBatch, rows: int) -> Iterator[list[int | None]]:
     with closing(batch):
-        while batch.texts:
+        while batch.active:
             ids: list[int | None] = [None] * rows
             for new in batch.step():
                 if new.error is not None:

@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
-from glasshead.attention.cache import Cache
 from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.attention.norm import RMSNorm, rms_norm
 from glasshead.attention.position import (
@@ -33,7 +32,7 @@ from glasshead.model.layers import Activated, Block, FeedForward, GatedFeedForwa
 __all__ = ["FlatStep", "has_any_hooks", "supports_flat_step"]
 
 TensorFunction = Callable[[Tensor], Tensor]
-FlatBlock = Callable[[Tensor, Cache, Rotation | None, Tensor], Tensor]
+FlatBlock = Callable[[Tensor, Tensor, Tensor, int, Rotation | None, Tensor], Tensor]
 
 # All modules that can be written flat, or called as they are.
 SUPPORTED = {
@@ -80,17 +79,17 @@ class FlatStep:
 
     def __call__(self, ids: Sequence[int], rows: slice) -> Tensor:
         model, slots = self._model, self.slots
-        positions, visible, caches = slots.positions(rows), slots.visible(rows), slots.caches(rows)
+        positions, visible, past = slots.positions(rows), slots.visible(rows), slots.width
         new = torch.tensor(ids, device=slots.device)[:, None]
-        x = model.positions.embed(model.embedding(new), positions)[:, 0]  # (B, C)
+        x = model.positions.embed(F.embedding(new, model.embedding.weight), positions)[:, 0]
         if visible is None:
             # Without any mask, torch's kernel ignores NaN if there are few columns.
-            bias = x.new_zeros(1, 1, 1, slots.width + 1)
+            bias = x.new_zeros(1, 1, 1, past + 1)
         else:
             bias = x.new_zeros(()).where(visible, -math.inf)[:, None, None]  # (B, 1, 1, S)
         rotation = model.positions.rotation(positions)
-        for block, cache in zip(self._blocks, caches, strict=True):
-            x = block(x, cache, rotation, bias)
+        for block, (k, v) in zip(self._blocks, slots.views(rows), strict=True):
+            x = block(x, k, v, past, rotation, bias)
         return model.logits(self._norm(x))
 
     def head(self, x: Tensor) -> Tensor:
@@ -101,7 +100,10 @@ class FlatStep:
 
 
 def _flat_block(block: Block, window: int | None) -> FlatBlock:
-    """Return a function (B, C) -> (B, C) for one id of each text."""
+    """Return a function (B, C) -> (B, C) for one id of each text.
+
+    It also takes the keys and values of a layer, and how many columns of them are in use.
+    """
     own, D = block.attention, block.attention.d_head
     qkv, out = _flat_linear(own.qkv), _flat_linear(own.out)
     add_attention, feed_forward = _flat_sublayer(block.around_attention), None
@@ -109,10 +111,14 @@ def _flat_block(block: Block, window: int | None) -> FlatBlock:
         add_feed_forward = _flat_sublayer(block.around_feed_forward)
         feed_forward = _flat_feed_forward(block.feed_forward)
 
-    def run(x: Tensor, cache: Cache, rotation: Rotation | None, bias: Tensor) -> Tensor:
+    def run(
+        x: Tensor, keys: Tensor, values: Tensor, past: int, rotation: Rotation | None, bias: Tensor
+    ) -> Tensor:
         def attend(h: Tensor) -> Tensor:
             q, k, v = own.split_qkv(qkv(h).view(h.shape[0], -1, 1, D), rotation)
-            k, v, seen = *cache.append(k, v), bias
+            keys.narrow(2, past, 1).copy_(k)
+            values.narrow(2, past, 1).copy_(v)
+            k, v, seen = keys.narrow(2, 0, past + 1), values.narrow(2, 0, past + 1), bias
             if window is not None:
                 k, v, seen = k[:, :, -window:], v[:, :, -window:], bias[..., -window:]
             context, _ = torch._scaled_dot_product_flash_attention_for_cpu(

@@ -43,7 +43,7 @@ class KVSlots:
         # One tensor a layer, (2, rows, H_kv, columns, D). Between the first column in use and
         # `stop`, rows in use hold no NaN, masked or not.
         self.layers: list[Tensor] = []
-        self._caches: list[FixedCache] | None = None  # of all rows; None after a change
+        self._views: list[tuple[Tensor, Tensor]] | None = None  # of all rows; None after a change
 
     def join(self, prompts: Sequence[tuple[int, Sequence[LayerKV]]], most: int) -> None:
         """Add a row for each prompt, given as its length and its keys and values by layer.
@@ -69,7 +69,7 @@ class KVSlots:
                 layer[:, row, :, : stop - n] = 0
                 layer[0, row, :, stop - n : stop] = k
                 layer[1, row, :, stop - n : stop] = v
-        self._caches = None
+        self._views = None
 
     def leave(self, row: int) -> None:
         """Remove a row; the last row takes its place."""
@@ -80,7 +80,7 @@ class KVSlots:
             self.lengths[row] = self.lengths[last]
         self.lengths.pop()
         self.width = max(self.lengths, default=0)
-        self._caches = None
+        self._views = None
         if not self.lengths:
             self.stop = 0
             if not self.fixed:
@@ -96,24 +96,28 @@ class KVSlots:
                 self._allocate(self.rows, _with_spare(self.width), self.width, like)
         return self.columns - self.stop
 
-    def caches(self, rows: slice) -> Sequence[Cache]:
-        """Return the caches for one call of the model with one more id for each of these rows.
+    def views(self, rows: slice) -> list[tuple[Tensor, Tensor]]:
+        """Return for each layer the keys and values of these rows, (B, H_kv, S, D).
 
-        Until `advance`, the call can be repeated, for all rows or some.
+        The first `width` columns are in use, and the next is free. Until `advance`, it can be
+        written again, for all rows or some.
         """
         self.free_columns()
-        all_rows = rows == slice(0, len(self.lengths))
-        caches = self._caches if all_rows else None
-        if caches is None:
-            begin, caches = self.stop - self.width, []
-            for k, v in self.layers:
-                cache = FixedCache(self.columns - begin)
-                cache.k, cache.v = k[rows, :, begin:], v[rows, :, begin:]
-                caches.append(cache)
-            self._caches = caches if all_rows else self._caches
-        for cache in caches:
-            cache.length = self.width
-        return caches
+        begin, all_rows = self.stop - self.width, rows == slice(0, len(self.lengths))
+        if not all_rows:
+            return [(k[rows, :, begin:], v[rows, :, begin:]) for k, v in self.layers]
+        if self._views is None:
+            self._views = [(k[rows, :, begin:], v[rows, :, begin:]) for k, v in self.layers]
+        return self._views
+
+    def caches(self, rows: slice) -> list[Cache]:
+        """Return caches for one call of the model with one more id for each of these rows."""
+        found: list[Cache] = []
+        for k, v in self.views(rows):
+            cache = FixedCache(k.shape[2])
+            cache.k, cache.v, cache.length = k, v, self.width
+            found.append(cache)
+        return found
 
     def advance(self) -> None:
         """Keep the column that the last call wrote."""
@@ -150,7 +154,7 @@ class KVSlots:
                 new[:, :used, :, stop - self.width : stop] = self.layers[index][:, :used, :, old]
             # One layer at a time: never twice the memory.
             self.layers[index : index + 1] = [new]
-        self.rows, self.columns, self.stop, self._caches = rows, columns, stop, None
+        self.rows, self.columns, self.stop, self._views = rows, columns, stop, None
         self.allocations += 1
 
     def _shift(self, stop: int) -> None:
@@ -159,7 +163,7 @@ class KVSlots:
         for layer in self.layers if used else ():
             part = layer[:, :used, :, self.stop - self.width : self.stop].clone()
             layer[:, :used, :, stop - self.width : stop] = part
-        self.stop, self._caches = stop, None
+        self.stop, self._views = stop, None
 
 
 def _with_spare(columns: int) -> int:

@@ -74,7 +74,7 @@ def pick_step(model: GPT) -> DecodeStep:
 
 def has_hooks(modules: Iterable[nn.Module]) -> bool:
     """Return whether one of the modules has hooks of ours, or a forward that was replaced."""
-    return any(getattr(m, "hooks", ()) or "forward" in vars(m) for m in modules)
+    return any(getattr(m, "hooks", ()) or "forward" in m.__dict__ for m in modules)
 
 
 @contextmanager

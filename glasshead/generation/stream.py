@@ -59,7 +59,7 @@ def stream(
 
 def _pieces(batch: GenerationBatch) -> Iterator[TextPiece]:
     with closing(batch):
-        while batch.texts:
+        while batch.active:
             for new in sorted(batch.step(), key=lambda new: new.key):
                 if new.error is not None:
                     raise new.error

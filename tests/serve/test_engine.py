@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from glasshead import complete, load
 from glasshead.errors import BusyError, ConfigError, GlassheadError, InputError, NotFiniteError
+from glasshead.generation import batch as batch_module
 from glasshead.generation.decode import generate
 from glasshead.generation.sampling import GREEDY, SamplingConfig
 from glasshead.generation.text_stream import TextStream
@@ -23,6 +24,7 @@ from glasshead.serve.library import Library, ServedModel
 from glasshead.serve.token_buffer import Token, TokenBuffer
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer
 from tests.generation.runs import make_run
+from tests.generation.test_look_ahead import HostAhead
 from tests.serve.conftest import awaited, until
 
 WILD = SamplingConfig(temperature=1.4)
@@ -82,6 +84,23 @@ def test_many_answers_at_once_are_those_to_each_alone(served, engine):
         assert tokens[-1].finish == finish
         assert [token.finish for token in tokens[:-1]] == [None] * (len(tokens) - 1)
         assert [token.id is None for token in tokens] == [False] * (len(tokens) - 1) + [True]
+
+
+def test_answers_are_the_same_when_ids_are_picked_ahead(served, engine, monkeypatch):
+    """As on a GPU: some texts end before others, and more come than there is room for."""
+    monkeypatch.setattr(batch_module, "pick_step", HostAhead)
+    asks = [
+        Ask([i, 2 * i], WILD, max_tokens=9 * i, seed=i, stop=["\n"] * (i % 2)) for i in range(1, 8)
+    ]
+
+    async def talk():
+        return await asyncio.gather(*(heard(engine.stream(served, ask)) for ask in asks))
+
+    found = awaited(talk())
+    monkeypatch.undo()
+    for ask, tokens in zip(asks, found, strict=True):
+        said = "".join(token.text for token in tokens)
+        assert (said, tokens[-1].finish) == expected(served, ask)
 
 
 def test_alternatives_come_with_their_texts(served, engine):
