@@ -210,8 +210,8 @@ type Claim = {
   seeds: number[];
 };
 
-/** What a page that does not come from a server brings with it (brought.js). */
-type Brought = {
+/** The data embedded in a page that does not come from a server (embedded.js). */
+type EmbeddedData = {
   kind: "saved" | "notebook";
   views: string[];
   state: Record<string, string>;

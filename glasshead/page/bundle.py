@@ -1,6 +1,6 @@
 """Put the page into one HTML file that works without a server, with the data that it shows.
 
-    html = standalone_page({"kind": "saved", ...})        see web/brought.js
+    html = standalone_page({"kind": "saved", ...})        see web/embedded.js
 
 All modules become one script: each becomes a function that returns its exports, placed after the
 modules it imports. The file's content security policy allows that script and that style sheet by
@@ -71,7 +71,7 @@ def page_around_data() -> tuple[str, str]:
         "</head>",
     ]
     main, end = body.split("</body>")
-    before = "\n".join(lines) + main + '<script type="application/json" id="brought">'
+    before = "\n".join(lines) + main + '<script type="application/json" id="embedded">'
     return before, f'</script>\n<script type="module">{script}</script>\n</body>{end}'
 
 

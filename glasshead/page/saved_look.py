@@ -43,7 +43,7 @@ from glasshead.page.predictions import Cut, predict
 
 __all__ = ["MAX_ANSWERS", "ROOM", "LookChoice", "SavedLook", "save_look"]
 
-# The page that the server saves has the same limits: web/recorded.js and web/views/look.js.
+# The page that the server saves has the same limits: web/answers.js and web/views/look.js.
 ROOM = 20_000_000  # bytes of answers in a file
 MAX_ANSWERS = 1500  # of a Look view, besides those that it needs to open
 TRACE = "/api/seen/recorded"
@@ -104,7 +104,7 @@ def save_look(
 
 
 class SavedAnswers:
-    """Answers by request, as web/recorded.js reads them, up to ROOM bytes."""
+    """Answers by request, as web/answers.js reads them, up to ROOM bytes."""
 
     def __init__(self) -> None:
         self.found: dict[str, dict[str, Any]] = {}

@@ -115,7 +115,7 @@ def test_every_module_and_every_style_is_in_the_file():
     for file in WEB.rglob("*.css"):
         assert file.read_text("utf-8") in style[2]
     assert [one[1] for one in scripts] == [
-        {"type": "application/json", "id": "brought"},
+        {"type": "application/json", "id": "embedded"},
         {"type": "module"},
     ]
 

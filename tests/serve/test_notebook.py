@@ -56,13 +56,13 @@ def shown(monkeypatch):
     return show
 
 
-def brought(widget):
-    return json.loads(re.search('id="brought">(.*)</script>\n', widget.html)[1])
+def embedded_data(widget):
+    return json.loads(re.search('id="embedded">(.*)</script>\n', widget.html)[1])
 
 
 def test_a_short_text_is_looked_at_and_its_weights_are_the_atlas(shown, seen):
     widget, ask = shown(seen)
-    assert brought(widget) == {"kind": "notebook", "views": ["look", "atlas"],
+    assert embedded_data(widget) == {"kind": "notebook", "views": ["look", "atlas"],
                                "state": {"view": "look"}}  # fmt: skip
     status, _, data = ask("POST", "/api/look", {"model": "atlas", "text": "", "tokens": True})
     told = json.loads(data)
@@ -79,7 +79,7 @@ def test_a_short_text_is_looked_at_and_its_weights_are_the_atlas(shown, seen):
 
 def test_tiles_and_rows_of_a_long_one_are_computed_when_asked_for(shown, book):
     widget, ask = shown(book, head=1, lang="zh")
-    assert brought(widget)["state"] == {"view": "atlas", "head": "1", "lang": "zh"}
+    assert embedded_data(widget)["state"] == {"view": "atlas", "head": "1", "lang": "zh"}
     _, _, data = ask("POST", "/api/open", {"model": "atlas"})
     told = json.loads(data)
     assert (told["name"], told["tokens"]) == ("Made up", 3001)
@@ -110,13 +110,13 @@ def test_what_cannot_be_answered_is_told_as_on_the_server(shown, seen):
 def test_an_atlas_without_words_is_shown_as_a_map(book, shown):
     bare = Trace(book.layers, model="bare")
     bare.layer_traces = book.layer_traces
-    assert brought(shown(bare)[0])["views"] == ["atlas"]
+    assert embedded_data(shown(bare)[0])["views"] == ["atlas"]
 
 
 def test_a_file_is_shown_like_what_was_recorded(tmp_path, seen, shown):
     seen.save(tmp_path / "x.glass")
     widget, ask = shown(open_glass(tmp_path / "x.glass"))
-    assert brought(widget)["views"] == ["look", "atlas"]
+    assert embedded_data(widget)["views"] == ["look", "atlas"]
     assert ask("POST", "/api/look", {"model": "atlas", "text": ""})[0] == 200
 
 

@@ -270,7 +270,7 @@ def test_what_a_saved_page_holds_is_bounded(page, served):
     opened(page, served, "look")
     size, newest, begun = page.evaluate(
         """async () => {
-          const recorded = await import("/web/recorded.js");
+          const recorded = await import("/web/answers.js");
           const api = await import("/web/api.js");
           const page = () => ({ buffer: new ArrayBuffer(1e6), headers: {} });
           for (let n = 0; n < 60; n++) recorded.keep(`GET /page${n}`, page());

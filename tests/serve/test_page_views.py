@@ -166,7 +166,7 @@ def test_text_that_is_markup_stays_text_in_all_that_is_saved(page, server, tmp_p
     html = path.read_text("utf-8")
     assert html.count("</script>") == 2
     assert HOSTILE not in html
-    data = json.loads(re.search('id="brought">(.*)</script>\n', html)[1])
+    data = json.loads(re.search('id="embedded">(.*)</script>\n', html)[1])
     assert data["state"]["text"] == HOSTILE
     other = page.context.new_page()
     said = []

@@ -23,7 +23,7 @@ LONG = " ".join(f"w{n % 7}" for n in range(650))
 
 
 def data_of(html):
-    return json.loads(re.search('id="brought">(.*)</script>\n', html)[1])
+    return json.loads(re.search('id="embedded">(.*)</script>\n', html)[1])
 
 
 @pytest.fixture
@@ -208,7 +208,7 @@ def test_no_text_can_end_the_script(look, long_reader, tmp_path):
 def test_the_limits_are_those_of_the_page():
     recorded, view, text = (
         (WEB / name).read_text("utf-8")
-        for name in ("recorded.js", "views/look.js", "views/atlas_text.js")
+        for name in ("answers.js", "views/look.js", "views/atlas_text.js")
     )
     assert float(re.search(r"ROOM = ([\de]+);", recorded)[1]) == saved_look.ROOM
     assert int(re.search(r"MOST = (\d+);", view)[1]) == saved_look.MAX_ANSWERS

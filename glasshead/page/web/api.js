@@ -14,13 +14,13 @@
 // reached).
 // A request ended by its signal throws the browser's AbortError; `ended(error)` knows it.
 
-import { brought, saved } from "./brought.js";
+import { embedded, saved } from "./embedded.js";
 import { toKernel } from "./kernel.js";
-import * as recorded from "./recorded.js";
+import * as answers from "./answers.js";
 
 const KEY = "glasshead.key";
 const AT_ONCE = 4; // requests while gathering
-const carry = brought ? { saved: recorded.replay, notebook: toKernel }[brought.kind] : overHttp;
+const carry = embedded ? { saved: answers.replay, notebook: toKernel }[embedded.kind] : overHttp;
 
 export class ApiError extends Error {
   /** @param {string} message */
@@ -77,35 +77,35 @@ async function whole(path, body, signal, keep = true) {
     ([name]) => name === "content-type" || name.startsWith("x-shape"),
   );
   const found = { buffer: await answer.arrayBuffer(), headers: Object.fromEntries(told) };
-  if (keep && !saved) recorded.keep(recorded.keyOf(path, body), found);
+  if (keep && !saved) answers.keep(answers.keyOf(path, body), found);
   return found;
 }
 
 // What was told so far belongs to a view that is gone.
-export const forget = recorded.forget;
+export const forget = answers.forget;
 
 /** @param {Ask[]} asks */
 export async function gather(asks) {
   /** @type {Record<string, Packed>} */
   const found = {};
-  const told = recorded.all(); // of the view as it is now
+  const told = answers.all(); // of the view as it is now
   let size = 0;
   /** @param {string} key @param {Answer} answer */
   const add = (key, answer) => {
-    if (key in found || size + recorded.cost(answer) > recorded.ROOM) return;
-    size += recorded.cost(answer);
-    found[key] = recorded.packed(answer);
+    if (key in found || size + answers.cost(answer) > answers.ROOM) return;
+    size += answers.cost(answer);
+    found[key] = answers.packed(answer);
   };
   /** @type {[path: string, body: string | undefined][]} */
   const left = asks.map((ask) =>
     Array.isArray(ask) ? [ask[0], JSON.stringify(ask[1])] : [ask, undefined],
   );
   const some = async () => {
-    for (let ask; size < 0.98 * recorded.ROOM && (ask = left.shift()); ) {
+    for (let ask; size < 0.98 * answers.ROOM && (ask = left.shift()); ) {
       const [path, body] = ask;
-      const key = recorded.keyOf(path, body);
+      const key = answers.keyOf(path, body);
       try {
-        add(key, recorded.known(key) ?? (await whole(path, body, undefined, false)));
+        add(key, answers.known(key) ?? (await whole(path, body, undefined, false)));
       } catch {
         // then the saved page says that it has no answer
       }

@@ -1,6 +1,6 @@
 // In a notebook: questions go to the widget that holds this page, and from there to the kernel.
 
-import { brought } from "./brought.js";
+import { embedded } from "./embedded.js";
 
 /** @type {Map<number, (answer: Response) => void>} number → what takes the answer */
 const waiting = new Map();
@@ -22,7 +22,7 @@ export function toKernel(path, { method = "GET", body, signal } = {}) {
   });
 }
 
-if (brought?.kind === "notebook")
+if (embedded?.kind === "notebook")
   addEventListener("message", ({ source, data }) => {
     const resolve = source === parent && waiting.get(data?.glasshead);
     if (!resolve) return;

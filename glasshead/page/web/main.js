@@ -1,7 +1,7 @@
 // The page's shell: which model, which view, which language, by day or by night.
 
 import * as api from "./api.js";
-import { brought, saved } from "./brought.js";
+import { embedded, saved } from "./embedded.js";
 import { along, fill, h, problem, select, sign, toast } from "./dom.js";
 import { saveMenu } from "./save.js";
 import * as state from "./state.js";
@@ -16,7 +16,7 @@ import write from "./views/write.js";
 
 /** @type {View[]} */
 const ALL = [look, atlas, steps, write, translate, runs];
-const VIEWS = ALL.filter((one) => !brought || brought.views.includes(one.id));
+const VIEWS = ALL.filter((one) => !embedded || embedded.views.includes(one.id));
 const PREFERRED = ["reader", "translator", "gpt", "encoder", "transformers", "glass"];
 const SUN =
   "M10 3V1M10 19v-2M3 10H1M19 10h-2M5 5 3.6 3.6M16.4 16.4 15 15M5 15l-1.4 1.4M16.4 3.6 15 5" +
@@ -123,7 +123,7 @@ function draw() {
   }
   // In another language, or out of a file, a view goes on from what it showed.
   const kept = !mounted
-    ? brought?.kept
+    ? embedded?.kept
     : mounted.view === view && mounted.entry === entry
       ? mounted.handle?.kept?.()
       : null;
@@ -161,7 +161,7 @@ function drawHeader() {
     tabs(view),
     h("div", { class: "settings" },
       saved && h("span", { class: "chip quiet", title: t("saved.page.why") }, t("saved.page")),
-      brought
+      embedded
         ? entry && h("span", { class: "named" }, entry.name)
         : entries.length
           ? picker(entry)

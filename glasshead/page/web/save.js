@@ -9,7 +9,7 @@
 // context.kept.
 
 import * as api from "./api.js";
-import { saved } from "./brought.js";
+import { saved } from "./embedded.js";
 import { along, h, sign, toast } from "./dom.js";
 import { Framed } from "./framed.js";
 import { CanvasPainter, SvgPainter } from "./paint.js";
@@ -36,7 +36,7 @@ add({
     "save.html.why": "one file that works without the server",
     "save.done": "Saved as {name}",
     "save.nothing": "There is nothing to save yet",
-    "save.failed": "It could not be saved",
+    "save.failed": "Saving failed",
     "save.gathering": "Gathering what the page needs …",
     "saved.page": "Saved page",
     "saved.page.why":
@@ -55,7 +55,7 @@ add({
     "save.html.why": "单个文件，没有服务器也能用",
     "save.done": "已保存为 {name}",
     "save.nothing": "还没有可保存的内容",
-    "save.failed": "没能保存",
+    "save.failed": "保存失败",
     "save.gathering": "正在收集网页需要的数据……",
     "saved.page": "已保存的网页",
     "saved.page.why": "这个文件可以单独使用；保存时没有显示的内容需要服务器。",

@@ -7,7 +7,7 @@
 //   on(fn)                        fn(state, changed) after each change, `changed` a Set of keys;
 //                                 returns what ends it
 
-import { brought } from "./brought.js";
+import { embedded } from "./embedded.js";
 
 let state = read();
 /** @type {Set<(now: Where, changed: Set<string>) => void>} */
@@ -60,7 +60,7 @@ export function address(patch = {}) {
  * @returns {Record<string, string>}
  */
 function read() {
-  if (brought && location.hash.length < 2) return { ...brought.state };
+  if (embedded && location.hash.length < 2) return { ...embedded.state };
   return Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
 }
 

@@ -31,7 +31,7 @@ export class Sheet {
   pinned = null;
   /** @type {(At & {weight: number | null}) | null} the weight that is known */
   known = null;
-  /** @type {PointerEvent | null} what brought the tip */
+  /** @type {PointerEvent | null} the event that opened the tip */
   tipped = null;
   asked = new AbortController();
 

@@ -7,7 +7,7 @@
 //   tiles.tint(shown, budget)         colours pages for so many milliseconds; true if some are left
 
 import { ended, query } from "../api.js";
-import { saved } from "../brought.js";
+import { saved } from "../embedded.js";
 import { pen } from "../paint.js";
 import { palette, theme } from "../scale.js";
 

@@ -22,8 +22,8 @@ add({
     "atlas.log": "Log scale",
     "atlas.sink": "Hide the sink",
     "atlas.sink.why":
-      "Heads with nothing to say rest on the first token, the sink. " +
-      "Without it, all other weights stay as they are",
+      "Heads that look at nothing in particular put their weight on the first token, the sink. " +
+      "Hiding it changes no other weight",
     "atlas.in": "Nearer (+)",
     "atlas.out": "Farther (−)",
     "atlas.whole": "The whole map (Home)",
@@ -43,17 +43,18 @@ add({
     "atlas.head": "Layer {layer}, head {head}",
     "atlas.numbers": "All numbers of this head",
     "atlas.nothing": "There is no attention in this recording.",
-    "atlas.unmeasured": "This file was written with --no-statistics: heads have no numbers.",
+    "atlas.unmeasured":
+      "This file was written with --no-statistics, so there are no numbers of its heads.",
     "atlas.statistics only":
-      "Of this layer only statistics were kept: near by, there is nothing to see.",
+      "Only statistics of this layer were kept: single weights cannot be shown.",
     "atlas.exact": "weight",
     "atlas.of cell": "{n} × {n} weights: mean {mean}, max {max}",
-    "atlas.hidden": "cannot see it",
+    "atlas.hidden": "hidden by the mask",
     "atlas.looks": "looks most at",
     "atlas.point": "Point at the map, or tap it, to read a weight.",
     "atlas.row": "row {n}",
     "atlas.col": "column {n}",
-    "atlas.loading": "{n} pages to come",
+    "atlas.loading": "{n} tiles are loading",
   },
   zh: {
     "atlas.title": "图集",
@@ -97,11 +98,11 @@ add({
     "atlas.statistics only": "这一层只保存了统计量，放大后无图可看。",
     "atlas.exact": "权重",
     "atlas.of cell": "{n} × {n} 个权重：平均 {mean}，最大 {max}",
-    "atlas.hidden": "看不到它",
+    "atlas.hidden": "被掩码遮住",
     "atlas.looks": "看得最多的地方",
     "atlas.point": "指着图（或点一下）就能读出权重。",
     "atlas.row": "第 {n} 行",
     "atlas.col": "第 {n} 列",
-    "atlas.loading": "还有 {n} 页在路上",
+    "atlas.loading": "正在载入 {n} 块",
   },
 });

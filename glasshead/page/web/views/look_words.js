@@ -22,7 +22,7 @@ add({
     "look.log.why": "Colours by the logarithm: faint looks become visible",
     "look.nosink": "Hide the sink",
     "look.nosink.why":
-      "Heads with nothing to say rest on the first word, the sink. " +
+      "Heads that look at nothing in particular put their weight on the first word, the sink. " +
       "Without it, each row sums to 1 again",
     "look.ratio": "× uniform",
     "look.ratio.why": "How many times the weight that every word would get if all got the same",
@@ -35,7 +35,7 @@ add({
     "look.word": "{word}, word {n}",
     "look.weight": "{from} → {to}: {weight}",
     "look.times": "{from} → {to}: {weight} × uniform",
-    "look.nothing": "nothing to see: hidden by the mask",
+    "look.nothing": "hidden by the mask",
     "look.matrix.label":
       "Matrix of attention: a row for each word that looks, a column for each that is looked at. " +
       "Arrow keys move, Enter pins.",
@@ -86,7 +86,7 @@ add({
     "look.cut.word": "The next word after ‘{word}’",
     "look.cut.first": "The first word of the translation",
     "look.cut.pin": "Pin a word to ask what it stands for.",
-    "look.cut.none": "This model gives no words of its own, so there is no answer to watch.",
+    "look.cut.none": "This model makes no predictions, so there is no answer to compare.",
     "look.cut.same": "The answer stays: {word}",
     "look.cut.changed": "The answer changes: {before} → {after}",
     "look.cut.translation": "Whole translation",
@@ -176,7 +176,7 @@ add({
     "look.cut.word": "“{word}”之后的下一个词",
     "look.cut.first": "译文的第一个词",
     "look.cut.pin": "钉住一个词，问问它指什么。",
-    "look.cut.none": "这个模型自己不说话，所以没有答案可比。",
+    "look.cut.none": "这个模型不做预测，所以没有答案可比。",
     "look.cut.same": "答案没变：{word}",
     "look.cut.changed": "答案变了：{before} → {after}",
     "look.cut.translation": "整句译文",

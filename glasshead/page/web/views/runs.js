@@ -2,7 +2,7 @@
 // claims.
 
 import * as api from "../api.js";
-import { saved } from "../brought.js";
+import { saved } from "../embedded.js";
 import { after, fill, h, problem, segmented, spoken, styles, tip, toast, toggle } from "../dom.js";
 import { CanvasPainter } from "../paint.js";
 import { colours } from "../scale.js";

@@ -43,7 +43,7 @@ add({
     "runs.ladder": "The ladder: what each part of a GPT is worth",
     "runs.ladder.about":
       "{name}: {characters} characters, {vocabulary} distinct. " +
-      "Losses in nats a character; the text's last tenth validates.",
+      "Losses in nats a character, validated on the last tenth of the text.",
     "runs.rung": "Rung",
     "runs.adds": "Adds",
     "runs.parameters": "Parameters",

@@ -22,9 +22,9 @@ add({
     "translate.logprob": "Log-prob.",
     "translate.score.why":
       "Log-probability over a penalty for length: (5 + n)/6 to the power {alpha}",
-    "translate.cut": "found no end, cut",
-    "translate.exact": "As the story has it",
-    "translate.other": "The story has it so:",
+    "translate.cut": "cut: it did not end",
+    "translate.exact": "As in the story",
+    "translate.other": "In the story it is:",
     "translate.pronoun": "{pronoun} stands for {word}; here it became “{said}”.",
     "translate.pronoun.wrong":
       "{pronoun} stands for {word}, which would be “{wanted}”; here it became “{said}”.",

@@ -19,11 +19,11 @@ add({
     "write.topk": "Top-k",
     "write.topk.why": "Only the k most probable",
     "write.topp": "Top-p",
-    "write.topp.why": "Only the most probable that together hold this much",
+    "write.topp.why": "Only the most probable, until their probabilities add up to this",
     "write.minp": "Min-p",
     "write.minp.why": "Only those at least this fraction as probable as the first",
     "write.penalty": "Against repetition",
-    "write.penalty.why": "Above 1 lowers what was there before",
+    "write.penalty.why": "Above 1, tokens that occurred before become less probable",
     "write.max": "Tokens",
     "write.seed": "Seed",
     "write.all": "all",
@@ -56,10 +56,10 @@ add({
       "Heads, the one with the strongest look first. Choose one to see it in the text.",
     "write.sink": "Hide the sink",
     "write.sink.why":
-      "Heads with nothing to say rest on the first token, the sink. " +
-      "Without it, all other weights stay as they are",
+      "Heads that look at nothing in particular put their weight on the first token, the sink. " +
+      "Hiding it changes no other weight",
     "write.head.at": "layer {layer} · head {head}",
-    "write.forgotten": "The model reads at most {max} tokens: what stands grey is no longer seen.",
+    "write.forgotten": "The model reads at most {max} tokens: it no longer sees the grey ones.",
     "write.token.said": "{word}: {bits} bits",
     "write.empty":
       "Each token appears here as it is drawn. Colour tells how surprising it was to the model; " +

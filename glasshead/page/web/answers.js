@@ -1,7 +1,7 @@
 // The answers that the present view was given, so that it can be saved; and in a saved page, the
 // answers in it.
 
-import { brought } from "./brought.js";
+import { embedded } from "./embedded.js";
 import { t } from "./words.js";
 
 export const ROOM = 20e6; // bytes of answers in a saved page
@@ -76,7 +76,7 @@ export function packed({ buffer, headers }) {
 /** @param {string} path @param {Sent} sent */
 export async function replay(path, { body } = {}) {
   const key = keyOf(path, body);
-  const answers = brought?.answers ?? {};
+  const answers = embedded?.answers ?? {};
   if (!Object.hasOwn(answers, key)) {
     const error = { message: t("saved.missing"), hint: t("saved.missing.hint") };
     return new Response(JSON.stringify({ error }), {
