@@ -13,7 +13,7 @@ from glasshead.machine import settle_half_precision
 
 settle_half_precision()  # before torch computes anything
 
-from glasshead.lab.demo import figures, measure, train  # noqa: E402
+from glasshead.lab.demo import demo_json, measure_models, train_models  # noqa: E402
 
 READER = ("accuracy", "share", "weight", "flips", "cut_best", "cut_all", "cut_other")
 COLUMNS = [
@@ -25,8 +25,8 @@ COLUMNS = [
 
 def row(seed: int, stories: int, steps: int | None) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
-        seconds = train(Path(folder), seed, steps, lambda *told: None)
-        found = figures(measure(Path(folder), seed, stories, seconds))
+        seconds = train_models(Path(folder), seed, steps, lambda *told: None)
+        found = demo_json(measure_models(Path(folder), seed, stories, seconds))
     reader, translator = found["reader"], found["translator"]
     shown = [f"{reader[name]:{'.3f' if name == 'weight' else '.1%'}}" for name in READER]
     layer, head = reader["head"]

@@ -18,8 +18,18 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from glasshead.errors import InputError
-from glasshead.lab.lesson_page import breaks, markdown
-from glasshead.lab.lessons import Code, Lesson, LessonText, find, lessons, read, run, tried
+from glasshead.lab.lesson_page import LessonMarkdown
+from glasshead.lab.lessons import (
+    Code,
+    Lesson,
+    apply_try,
+    find_lesson,
+    lessons,
+    read_lesson,
+    run_cell,
+)
+from glasshead.lab.line_breaks import line_breaks
+from glasshead.lab.texts import Words
 
 ROOT = Path(__file__).resolve().parents[1]
 ALL = lessons()
@@ -36,7 +46,7 @@ TO_RUN = [
 
 
 def texts(lesson):
-    return [cell for cell in lesson.cells if isinstance(cell, LessonText)]
+    return [cell for cell in lesson.cells if isinstance(cell, Words)]
 
 
 def codes(lesson):
@@ -61,14 +71,14 @@ def test_a_lesson_does_what_it_says(lesson, out, capsys):
     """Its asserts hold every figure of its text; so they do after the change that it proposes."""
     names: dict[str, object] = {}
     said = []
-    [change] = [code for code in codes(lesson) if tried(code)]
+    [change] = [code for code in codes(lesson) if apply_try(code)]
     assert change == codes(lesson)[-1]
     with torch.random.fork_rng():
         for code in codes(lesson):
-            run(lesson, code, names)
+            run_cell(lesson, code, names)
             said.append(capsys.readouterr().out)
             assert said[-1] or "print(" not in code.source
-        run(lesson, tried(change), names)
+        run_cell(lesson, apply_try(change), names)
     assert capsys.readouterr().out != said[-1]
     drawn = re.findall(r'"(\w+\.svg)"', "".join(code.source for code in codes(lesson)))
     assert sorted(path.name for path in out.glob("*.svg")) == sorted(drawn)
@@ -82,8 +92,8 @@ def test_what_a_lesson_imports_exists_and_its_code_compiles(lesson):
                 module = importlib.import_module(node.module)
                 missing = [alias.name for alias in node.names if not hasattr(module, alias.name)]
                 assert missing == [], node.module
-    assert [code for code in codes(lesson) if tried(code)] == codes(lesson)[-1:]
-    compile(tried(codes(lesson)[-1]).source, lesson.path, "exec")
+    assert [code for code in codes(lesson) if apply_try(code)] == codes(lesson)[-1:]
+    compile(apply_try(codes(lesson)[-1]).source, lesson.path, "exec")
 
 
 @pytest.mark.parametrize("lesson", ALL, ids=lambda lesson: lesson.path.stem)
@@ -109,7 +119,7 @@ def test_a_lesson_fits_a_terminal(lesson, lang):
     page = io.StringIO()
     console = Console(file=page, width=80, color_system=None)
     for text in texts(lesson):
-        console.print(markdown(text.of(lang)))
+        console.print(LessonMarkdown(text[lang]))
     lines = page.getvalue().splitlines()
     assert max(map(cell_len, lines)) <= 80
     assert not [line for line in lines if "**" in line]  # emphasis that Markdown did not see
@@ -120,7 +130,7 @@ def test_a_lesson_fits_a_terminal(lesson, lang):
 
 @given(st.text("看见，。“” ab(%", max_size=40), st.integers(2, 12))
 def test_broken_lines_fit_and_lose_nothing(text, width):
-    ends = [0, *breaks(text, width), len(text)]
+    ends = [0, *line_breaks(text, width), len(text)]
     lines = [text[a:b] for a, b in pairwise(ends)]
     assert "".join(lines) == text
     assert all(cell_len(line.rstrip()) <= width for line in lines)
@@ -131,36 +141,36 @@ def test_a_line_that_ends_in_chinese_goes_on_without_a_space(tmp_path):
     path.write_text(
         "# zh:\n# 一，\n# 二**三**\n# 四 q\n# 五。\n# 1. 六\n# en:\n# a\n# b\n\n\nx = 1\n"
     )
-    text, code = read(path).cells
-    assert text == LessonText("一，二**三**四 q\n五。\n1. 六", "a\nb")
+    text, code = read_lesson(path).cells
+    assert text == Words("a\nb", "一，二**三**四 q\n五。\n1. 六")
     assert code == Code("x = 1", 12)
 
 
 @pytest.mark.parametrize(
     ("source", "problem"),
     [
-        ("# zh:\n# 一\nx = 1\n", "line 3: a text has no English"),
-        ("# zh:\n# 一\n", "line 3: a text has no English"),
-        ("x = 1\n", "does not begin with a text"),
-        ("", "does not begin with a text"),
+        ("# zh:\n# 一\nx = 1\n", "line 3: the English text is missing"),
+        ("# zh:\n# 一\n", "line 3: the English text is missing"),
+        ("x = 1\n", "does not start with a text"),
+        ("", "does not start with a text"),
     ],
 )
 def test_what_is_no_lesson_is_refused(tmp_path, source, problem):
     path = tmp_path / "01_x.py"
     path.write_text(source)
     with pytest.raises(InputError, match=problem):
-        read(path)
+        read_lesson(path)
 
 
 def run_all(lesson):
     names: dict[str, object] = {}
     for code in codes(lesson):
-        run(lesson, code, names)
+        run_cell(lesson, code, names)
 
 
 def changed(old, new):
     """Lesson 1 with something else in one of its cells."""
-    lesson = find(1)
+    lesson = find_lesson(1)
     cells = [
         Code(cell.source.replace(old, new), cell.line) if isinstance(cell, Code) else cell
         for cell in lesson.cells
@@ -205,7 +215,7 @@ def test_a_lesson_in_the_terminal_has_text_code_and_output(cli, lang, words):
 
 def test_the_source_is_the_script(cli, tmp_path):
     source = cli("lesson", "1", "--source").out
-    assert source == find(1).path.read_text(encoding="utf-8")
+    assert source == find_lesson(1).path.read_text(encoding="utf-8")
     script = tmp_path / "mine.py"
     script.write_text(source, encoding="utf-8")
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)

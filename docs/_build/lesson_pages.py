@@ -11,7 +11,8 @@ from typing import Any
 from unittest.mock import patch
 
 from docs._build.markdown import fence
-from glasshead.lab.lessons import Lesson, LessonText, lessons, run, show_map
+from glasshead.lab.lessons import Lesson, lessons, run_cell, show_map
+from glasshead.lab.texts import Words
 
 WORDS = {
     "en": ("Lessons", "A short course on attention. Each lesson is a script that runs in seconds:"),
@@ -32,10 +33,10 @@ def played(lesson: Lesson) -> tuple[Shown, dict[str, bytes]]:
     shown, names, files = Shown(), {}, {}
     with TemporaryDirectory() as folder, _environment(folder):
         for number, cell in enumerate(lesson.cells):
-            if not isinstance(cell, LessonText):
+            if not isinstance(cell, Words):
                 said = io.StringIO()
                 with redirect_stdout(said), redirect_stderr(io.StringIO()):
-                    run(lesson, cell, names)
+                    run_cell(lesson, cell, names)
                 shown.printed[number] = said.getvalue().rstrip()
                 drawn = [p for p in sorted(Path(folder).glob("*.*")) if p.name not in files]
                 drawn = [p for p in drawn if p.suffix in {".svg", ".png"}]
@@ -64,8 +65,8 @@ def name_of(lesson: Lesson) -> str:
 def page(lesson: Lesson, language: Any, shown: Shown) -> str:
     out = []
     for number, cell in enumerate(lesson.cells):
-        if isinstance(cell, LessonText):
-            out.append(cell.of(language))
+        if isinstance(cell, Words):
+            out.append(cell[language])
             continue
         out.append(fence(cell.source, "python"))
         if said := shown.printed.get(number):

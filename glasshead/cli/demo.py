@@ -54,15 +54,15 @@ def demo(
     from glasshead.lab.demo_tables import screens
 
     words = language(lang)
-    with lab.begin(out) as work:
+    with lab.open_workspace(out) as work:
         with _DemoProgress(words) as bars:
-            seconds = lab.train(work, seed, steps, bars.progress)
+            seconds = lab.train_models(work, seed, steps, bars.progress)
             bars.say("measuring")
-            found = lab.measure(work, seed, stories, seconds)
+            found = lab.measure_models(work, seed, stories, seconds)
         with write_errors(out):
             (work / "report.html").write_text(report(found, out, words), encoding="utf-8")
-            (work / "demo.json").write_text(json.dumps(lab.figures(found), indent=1))
-            lab.place(work, out)
+            (work / "demo.json").write_text(json.dumps(lab.demo_json(found), indent=1))
+            lab.move_into_place(work, out)
     terminal = console()
     for part in screens(found, out, words, terminal.width, terminal.options.ascii_only):
         terminal.print(part)

@@ -59,7 +59,7 @@ def lesson(
         for each in lab.lessons():
             out.print(f"{each.number:>2}  {each.title(words)}")
         return
-    found = lab.find(number)
+    found = lab.find_lesson(number)
     if source:
         sys.stdout.write(found.path.read_text(encoding="utf-8"))
         return
@@ -74,22 +74,23 @@ def lesson(
 
 def _play(found: "Lesson", words: Any, out: "Console", waits: bool) -> bool:
     """Print and run the lesson cell by cell; return False if the reader quits."""
-    from glasshead.lab.lesson_page import THEME, highlighted, markdown
-    from glasshead.lab.lessons import LessonText, run
+    from glasshead.lab.lesson_page import THEME, LessonMarkdown, highlight_code
+    from glasshead.lab.lessons import run_cell
+    from glasshead.lab.texts import Words
     from glasshead.machine import settle_half_precision
 
     settle_half_precision()  # before torch computes anything
     names: dict[str, Any] = {}
     for place, cell in enumerate(found.cells):
-        if isinstance(cell, LessonText):
+        if isinstance(cell, Words):
             if place and waits and not _wait_for_enter(_SAYS[words]["enter"]):
                 return False
             with out.use_theme(THEME):
-                out.print(markdown(cell.of(words)))
+                out.print(LessonMarkdown(cell[words]))
         else:
-            out.print(highlighted(cell.source, out.options.ascii_only))
+            out.print(highlight_code(cell.source, out.options.ascii_only))
             sys.stdout.flush()
-            run(found, cell, names)
+            run_cell(found, cell, names)
         out.print()
     return True
 

@@ -1,10 +1,10 @@
-"""The demo: two small models of the embedded world are trained, asked, and looked into.
+"""The demo: train two small models of the embedded world, and look into them.
 
     reader      names at every pronoun the word that it stands for
-    translator  says the story in German
+    translator  translates the story into German
 
-Both are real runs. They train side by side, each in a process and on a thread of its own, and take
-the place of an earlier demo only when all is done.
+Both are real runs. They train side by side, each in a process and on a thread of its own, and
+replace an earlier demo only when everything is done.
 """
 
 import json
@@ -23,20 +23,31 @@ from glasshead.checkpoint import Run, load
 from glasshead.errors import InputError
 from glasshead.lab.alignments import TranslatorFigures, measure_translator
 from glasshead.lab.attention_maps import Head
-from glasshead.lab.demo_sentence import Rendering, StoryReading, read, render
+from glasshead.lab.demo_sentence import Rendering, StoryReading, read_story, render_story
 from glasshead.lab.demo_training import TrainingJob, train_all
 from glasshead.lab.referents import HeadFigures, ReaderFigures, measure_reader
+from glasshead.lab.texts import read_texts
 from glasshead.model.transformer import Reader, Transformer
 from glasshead.text.tinyworld import World
 from glasshead.text.tokenizer import WordTokenizer
 
 try:
     import fcntl
-except ImportError:  # Windows: there two demos can begin at once, and should not
+except ImportError:  # Windows: there two demos can start at once, and should not
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Demo", "Progress", "begin", "figures", "measure", "place", "train"]
+__all__ = [
+    "TEXTS",
+    "Demo",
+    "Progress",
+    "demo_json",
+    "measure_models",
+    "move_into_place",
+    "open_workspace",
+    "train_models",
+]
 
+TEXTS = read_texts(__file__)
 SOURCE, TARGET = "zh", "de"
 SEEN = 500  # training stories on which the best heads are chosen
 PARTS = ("reader", "translator", "report.html", "demo.json")
@@ -44,12 +55,12 @@ MARK = "demo.json"
 LEARNED = 0.9  # of answers or translations right
 EVALUATIONS = 10  # of a run that was given its number of steps
 
-Progress = Callable[[str, float, float | None], object]  # run, how much of it is done, its loss
+Progress = Callable[[str, float, float | None], object]  # run, the part done, its loss
 
 
 @dataclass(frozen=True, eq=False)
 class Demo:
-    """All that was found."""
+    """All that was measured."""
 
     seed: int
     seconds: float  # of training
@@ -57,23 +68,22 @@ class Demo:
     reader_untrained: ReaderFigures
     translator: TranslatorFigures
     translator_untrained: TranslatorFigures
-    readings: tuple[
-        StoryReading, StoryReading
-    ]  # of the document's sentence, and with its other ending
+    # Of the document's sentence, and with its other ending.
+    readings: tuple[StoryReading, StoryReading]
     renderings: tuple[Rendering, Rendering]
     parameters: dict[str, int]  # how many each model has
     steps: dict[str, int]
 
     @property
-    def learned(self) -> bool:
+    def has_learned(self) -> bool:
         """Whether both models do what they were trained for."""
         return min(self.reader.accuracy, self.translator.exact) >= LEARNED
 
 
 @contextmanager
-def begin(out: Path) -> Iterator[Path]:
-    """A folder to work in, beside `out`; it is gone afterwards, or when the next demo begins."""
-    _check(out)
+def open_workspace(out: Path) -> Iterator[Path]:
+    """Yield a folder to work in, beside `out`, which is removed afterwards or by the next demo."""
+    _check_out(out)
     work = out.with_name(f".{out.name}.new")
     try:
         work.mkdir(parents=True, exist_ok=True)
@@ -88,11 +98,11 @@ def begin(out: Path) -> Iterator[Path]:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise InputError(
-                f"another demo is on its way to {out}",
+                f"another demo is running that writes to {out}",
                 hint="wait until it ends, or choose another --out",
             ) from None
         try:
-            for part in PARTS:  # of one that was killed
+            for part in PARTS:  # left by a demo that was killed
                 _remove(work / part)
                 _remove(work / f"old-{part}")
             yield work
@@ -100,9 +110,9 @@ def begin(out: Path) -> Iterator[Path]:
             shutil.rmtree(work, ignore_errors=True)
 
 
-def place(work: Path, out: Path) -> None:
-    """Put the finished demo where an earlier one may be; whatever else lies there stays."""
-    _check(out)
+def move_into_place(work: Path, out: Path) -> None:
+    """Replace an earlier demo in `out` by the finished one; leave everything else there alone."""
+    _check_out(out)
     out.mkdir(exist_ok=True)
     for part in PARTS:
         old, new = out / part, work / part
@@ -118,7 +128,7 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _check(out: Path) -> None:
+def _check_out(out: Path) -> None:
     try:
         taken = out.exists() and (not out.is_dir() or any(out.iterdir()))
         ours = taken and json.loads((out / MARK).read_bytes()).get("glasshead") == "demo"
@@ -126,12 +136,12 @@ def _check(out: Path) -> None:
         ours = False
     if taken and not ours:
         raise InputError(
-            f"{out} exists and is no earlier demo", hint="choose another --out, or move it away"
+            f"{out} exists and is not an earlier demo", hint="choose another --out, or move it away"
         )
 
 
-def train(work: Path, seed: int, steps: int | None, progress: Progress) -> float:
-    """Train both models into `work`, and say how long it took."""
+def train_models(work: Path, seed: int, steps: int | None, progress: Progress) -> float:
+    """Train both models into `work`; return the seconds it took."""
     started = time.monotonic()
     flags: dict[str, Any] = {"seed": seed, "world": seed, "val_stories": 256}
     if steps is not None:
@@ -147,42 +157,42 @@ def train(work: Path, seed: int, steps: int | None, progress: Progress) -> float
     return time.monotonic() - started
 
 
-def measure(work: Path, seed: int, stories: int, seconds: float) -> Demo:
-    """Everything that the demo shows, on stories and combinations that were not trained on."""
-    world = World(seed)
+def measure_models(work: Path, seed: int, n_stories: int, seconds: float) -> Demo:
+    """Measure all that the demo shows, on stories and combinations that were not trained on."""
+    world, langs = World(seed), (SOURCE, TARGET)
     seen = [world.story("train", index) for index in range(SEEN)]
-    unseen = [world.story("test", index) for index in range(stories)]
-    read_run, write_run = load(work / "reader"), load(work / "translator")
-    read_words, write_words = _words(read_run), _words(write_run)
+    unseen = [world.story("test", index) for index in range(n_stories)]
+    runs = {name: load(work / name) for name in ("reader", "translator")}
+    read_words, write_words = (_word_tokenizer(run) for run in runs.values())
 
-    def of_reader(model: nn.Module) -> ReaderFigures:
+    def reader_figures(model: nn.Module) -> ReaderFigures:
         assert isinstance(model, Reader)
         return measure_reader(model, read_words, SOURCE, seen, unseen)
 
-    def of_translator(model: nn.Module) -> TranslatorFigures:
+    def translator_figures(model: nn.Module) -> TranslatorFigures:
         assert isinstance(model, Transformer)
-        return measure_translator(model, write_words, (SOURCE, TARGET), seen, unseen)
+        return measure_translator(model, write_words, langs, seen, unseen)
 
-    reader, translator = of_reader(read_run.model), of_translator(write_run.model)
-    assert isinstance(read_run.model, Reader)
-    assert isinstance(write_run.model, Transformer)
+    reader_model, translator_model = (run.model for run in runs.values())
+    reader, translator = reader_figures(reader_model), translator_figures(translator_model)
+    assert isinstance(reader_model, Reader)
+    assert isinstance(translator_model, Transformer)
     story = World.seed_story()
     flipped = story.flip()
-    runs = {"reader": read_run, "translator": write_run}
     return Demo(
         seed=seed,
         seconds=seconds,
         reader=reader,
-        reader_untrained=of_reader(_untrained(read_run, seed)),
+        reader_untrained=reader_figures(_untrained_model(runs["reader"], seed)),
         translator=translator,
-        translator_untrained=of_translator(_untrained(write_run, seed)),
+        translator_untrained=translator_figures(_untrained_model(runs["translator"], seed)),
         readings=(
-            read(read_run.model, read_words, story, reader.best),
-            read(read_run.model, read_words, flipped, reader.best),
+            read_story(reader_model, read_words, story, reader.best),
+            read_story(reader_model, read_words, flipped, reader.best),
         ),
         renderings=(
-            render(write_run.model, write_words, story, (SOURCE, TARGET)),
-            render(write_run.model, write_words, flipped, (SOURCE, TARGET)),
+            render_story(translator_model, write_words, story, langs),
+            render_story(translator_model, write_words, flipped, langs),
         ),
         parameters={
             name: sum(p.numel() for p in run.model.parameters()) for name, run in runs.items()
@@ -191,8 +201,8 @@ def measure(work: Path, seed: int, stories: int, seconds: float) -> Demo:
     )
 
 
-def figures(demo: Demo) -> dict[str, Any]:
-    """demo.json: the figures as JSON, and the mark by which a later demo knows this one."""
+def demo_json(demo: Demo) -> dict[str, Any]:
+    """Return demo.json: the figures, and the mark by which a later demo recognizes this one."""
 
     def of_reader(one: ReaderFigures) -> dict[str, Any]:
         names = ("accuracy", "flips", "share", "weight", "cut_best", "cut_all", "cut_other")
@@ -227,13 +237,13 @@ def figures(demo: Demo) -> dict[str, Any]:
     }
 
 
-def _untrained(run: Run, seed: int) -> nn.Module:
-    """The same model as it was before its first step."""
+def _untrained_model(run: Run, seed: int) -> nn.Module:
+    """Build the same model as it was before its first step."""
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
         return run.config.new_model().eval()
 
 
-def _words(run: Run) -> WordTokenizer:
+def _word_tokenizer(run: Run) -> WordTokenizer:
     assert isinstance(run.tokenizer, WordTokenizer)
     return run.tokenizer

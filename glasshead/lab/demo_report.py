@@ -1,7 +1,7 @@
 """report.html: the demo as one page, in both languages, with its pictures in it."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, Literal
@@ -10,11 +10,19 @@ import torch
 from torch import Tensor
 
 from glasshead.lab.attention_maps import Head
-from glasshead.lab.demo import Demo
+from glasshead.lab.demo import TEXTS, Demo
 from glasshead.lab.demo_sentence import Rendering, StoryReading
-from glasshead.lab.demo_tables import ROWS, commands, numbered, trained, truths, values
-from glasshead.lab.demo_words import TEXTS, Language
-from glasshead.lab.report_shell import shell
+from glasshead.lab.demo_tables import (
+    HIDDEN_COLUMNS,
+    ROWS,
+    label_word,
+    next_commands,
+    table_values,
+    training_facts,
+    truths,
+)
+from glasshead.lab.report_html import html_head, html_page, html_table, html_words
+from glasshead.lab.texts import Language
 from glasshead.observe.colours import Theme
 from glasshead.observe.picture import Sheet
 from glasshead.observe.picture_svg import svg
@@ -24,7 +32,7 @@ __all__ = ["report"]
 
 
 def report(demo: Demo, out: Path, lang: Language) -> str:
-    """Return the page; `lang` is the language that it opens in."""
+    """Return the page, which opens in this language."""
     parts = [
         _head(demo),
         *_reader(demo),
@@ -34,30 +42,15 @@ def report(demo: Demo, out: Path, lang: Language) -> str:
         *_truths(demo),
         *_next(out),
     ]
-    return shell(TEXTS[lang]["title"], parts, lang)
+    return html_page(TEXTS["title"][lang], parts, lang)
 
 
-def _both(name: str, tag: str = "span", kind: str = "", **values: Any) -> str:
-    texts = {lang: words[name].format(**values) for lang, words in TEXTS.items()}
-    return _in_both(texts, tag, kind)
-
-
-def _in_both(texts: Mapping[Language, str], tag: str = "span", kind: str = "") -> str:
-    """A text in both languages, of which the page shows one."""
-    return "".join(
-        f'<{tag} class="{f"{lang} {kind}".strip()}" lang="{lang}">{_to_html(text)}</{tag}>'
-        for lang, text in texts.items()
-    )
-
-
-def _to_html(text: str) -> str:
-    """`**bold**` and `` `code` `` as HTML; everything else is text."""
-    html = re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", escape(text, quote=False))
-    return re.sub(r"`(.+?)`", r"<code>\1</code>", html)
+def _say(name: str, tag: str = "span", kind: str = "", **values: Any) -> str:
+    return html_words(TEXTS[name].format(**values), tag, kind)
 
 
 def _title(number: int, **values: Any) -> str:
-    return f"<h2><i>{number}</i>{_both(str(number), **values)}</h2>"
+    return f"<h2><i>{number}</i>{_say(f'section.{number}', **values)}</h2>"
 
 
 def _picture(
@@ -68,7 +61,7 @@ def _picture(
     cols: Sequence[str],
     marks: Iterable[tuple[int, int]],
 ) -> str:
-    """A map, or numbers for each head, with some cells outlined; once light and once dark."""
+    """Draw a map, or numbers for each head, with some cells outlined; once light and once dark."""
     shown = Map("", values.float(), list(rows), list(cols))
     sheet = Sheet(kind, title, [], [shown], "linear", marks=frozenset(marks))
     themes: tuple[Theme, ...] = ("light", "dark")
@@ -79,7 +72,7 @@ def _picture(
 
 
 def _heads_picture(title: str, values: Tensor, best: Head) -> str:
-    """A number for each layer (down) and head (across); the best is outlined."""
+    """Draw a number for each layer (down) and head (across); the best is outlined."""
     n_layers, n_heads = values.shape
     layers, heads = [f"L{n}" for n in range(n_layers)], [f"H{n}" for n in range(n_heads)]
     return _picture("heat", title, values, layers, heads, [best])
@@ -91,19 +84,15 @@ def _figure(picture: str, caption: str = "", kind: str = "") -> str:
 
 
 def _head(demo: Demo) -> str:
-    return f"""<div class="top">
-<span class="eyebrow">GLASSHEAD DEMO · SEED {demo.seed}</span>
-<span class="switch"><label for="show-zh">中文</label><label for="show-en">English</label></span>
-</div>
-<h1>{_both("title")}</h1>
-{_both("trained", "p", "lead", **trained(demo))}"""
+    head = html_head(f"GLASSHEAD DEMO · SEED {demo.seed}", TEXTS["title"])
+    return f"{head}\n{_say('trained', 'p', 'lead', **training_facts(demo))}"
 
 
 def _reader(demo: Demo) -> list[str]:
     parts = []
     for number, reading in enumerate(demo.readings, 1):
         layer, head = reading.best
-        caption = _both("heads caption", best=_name(layer, head))
+        caption = _say("caption.heads", best=_name(layer, head))
         parts += [_title(number), _figure(_reading_picture(reading), caption)]
     return parts
 
@@ -124,10 +113,7 @@ def _reading_picture(reading: StoryReading) -> str:
 
 
 def _hidden(demo: Demo) -> list[str]:
-    head = "".join(
-        f"<th>{_both(name)}</th>"
-        for name in ("ending", "hidden", "before", "in best", "in all", "instead")
-    )
+    head = [f"<th>{_say(f'hidden.{name}')}</th>" for name in HIDDEN_COLUMNS]
     rows = []
     for reading in demo.readings:
         before = reading.answers[reading.last]
@@ -137,25 +123,24 @@ def _hidden(demo: Demo) -> list[str]:
         ]
         for answer in (before, reading.cut_best, reading.cut_all):
             kind = "changed" if answer.word != before.word else ""
-            shown = _both("one", word=answer.word, probability=answer.probability)
+            shown = _say("answer", word=answer.word, probability=answer.probability)
             cells.append(f'<td class="{kind}">{shown}</td>')
-        cells.append(f"<td>{escape(numbered(reading.tokens, reading.instead))}</td>")
+        cells.append(f"<td>{escape(label_word(reading.tokens, reading.instead))}</td>")
         rows.append(f"<tr>{''.join(cells)}</tr>")
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-    return [_title(3), _both("cut", "p"), table]
+    return [_title(3), _say("cut", "p"), html_table(head, rows)]
 
 
 def _translator(demo: Demo) -> list[str]:
     parts = [_title(4)]
     for rendering in demo.renderings:
-        parts.append(f'<p class="german" lang="de">{_pronoun_marked(rendering)}</p>')
+        parts.append(f'<p class="german" lang="de">{_mark_pronoun(rendering)}</p>')
         if rendering.text != rendering.wanted:
-            parts.append(_both("mistaken", "p", "quiet", text=rendering.wanted))
+            parts.append(_say("mistaken", "p", "quiet", text=rendering.wanted))
         if rendering.pronoun is None:
-            parts.append(_both("no pronoun", "p", "quiet"))
+            parts.append(_say("no_pronoun", "p", "quiet"))
         else:
             picture = _pronoun_picture(demo, rendering)
-            parts.append(_figure(picture, _both("looked caption")))
+            parts.append(_figure(picture, _say("caption.looked")))
     first = demo.renderings[0]
     layer, head = demo.translator.best
     if first.target:
@@ -163,19 +148,19 @@ def _translator(demo: Demo) -> list[str]:
         links = [(row, column) for column, row in first.links]
         weights = first.crossing[layer, head]
         picture = _picture("map", _name(layer, head), weights, rows, first.source, links)
-        parts.append(_figure(picture, _both("matrix caption", best=_name(layer, head))))
+        parts.append(_figure(picture, _say("caption.matrix", best=_name(layer, head))))
     t = demo.translator
     parts.append(
         _figure(
             _heads_picture("", t.errors, t.best),
-            _both("error caption", least=t.least, untrained=demo.translator_untrained.error),
+            _say("caption.error", least=t.least, untrained=demo.translator_untrained.error),
             "narrow",
         )
     )
     return parts
 
 
-def _pronoun_marked(rendering: Rendering) -> str:
+def _mark_pronoun(rendering: Rendering) -> str:
     if rendering.pronoun is None:
         return escape(rendering.text)
     end = len(rendering.before)
@@ -196,41 +181,39 @@ def _pronoun_picture(demo: Demo, rendering: Rendering) -> str:
 
 
 def _figures(demo: Demo) -> list[str]:
-    names = ("trained column", "untrained", "chance")
-    head = "".join(f'<th class="n">{_both(name)}</th>' for name in names)
-    found, rows = values(demo), []
+    columns = ("trained", "untrained", "chance")
+    head = ["<th></th>", *(f'<th class="n">{_say(f"column.{name}")}</th>' for name in columns)]
+    values, rows = table_values(demo), []
     for part, measures in ROWS.items():
-        rows.append(f'<tr class="part"><td colspan="4">{_both(part)}</td></tr>')
+        rows.append(f'<tr class="part"><td colspan="4">{_say(f"row.{part}")}</td></tr>')
         for name in measures:
-            after, before, chance = found[name]
+            after, before, chance = values[name]
             rows.append(
-                f"<tr><td>{_both(name, least=demo.translator.least)}</td>"
+                f"<tr><td>{_say(f'row.{name}', least=demo.translator.least)}</td>"
                 f'<td class="n main">{after}</td><td class="n">{before}</td>'
                 f'<td class="n">{chance}</td></tr>'
             )
-    table = f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     r = demo.reader
-    share = _figure(_heads_picture("", r.heads.share, r.best), _both("share caption"), "narrow")
-    weight = _figure(_heads_picture("", r.heads.weight, r.best), _both("weight caption"), "narrow")
+    share = _figure(_heads_picture("", r.heads.share, r.best), _say("caption.share"), "narrow")
+    weight = _figure(_heads_picture("", r.heads.weight, r.best), _say("caption.weight"), "narrow")
     return [
         _title(5, n=r.stories),
-        table,
-        _both("method", "p", "quiet"),
+        html_table(head, rows),
+        _say("method", "p", "quiet"),
         f'<div class="pair">{share}{weight}</div>',
     ]
 
 
 def _truths(demo: Demo) -> list[str]:
-    both = zip(*(truths(demo, lang) for lang in TEXTS), strict=True)
-    items = [f"<li>{_in_both(dict(zip(TEXTS, lines, strict=True)))}</li>" for lines in both]
-    warning = "" if demo.learned else _both("unlearned", "p", "lead")
-    return [_title(6), warning, f"<ul>{''.join(items)}</ul>"]
+    items = "".join(f"<li>{html_words(words)}</li>" for words in truths(demo))
+    warning = "" if demo.has_learned else _say("unlearned", "p", "lead")
+    return [_title(6), warning, f"<ul>{items}</ul>"]
 
 
 def _next(out: Path) -> list[str]:
     parts = [_title(7)]
-    for number, command in enumerate(commands(out)[1:], 2):
-        parts.append(_both(f"next {number}", "div", "quiet"))
+    for number, command in enumerate(next_commands(out)[1:], 2):
+        parts.append(_say(f"next.{number}", "div", "quiet"))
         parts.append(f"<pre><code>{escape(command)}</code></pre>")
-    parts.append(f"<footer class='quiet'>{_both('footer')}</footer>")
+    parts.append(f"<footer class='quiet'>{_say('footer')}</footer>")
     return parts

@@ -1,11 +1,9 @@
 """The demo on a terminal, in Chinese or English."""
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rich import box
-from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.rule import Rule
@@ -13,102 +11,91 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from glasshead.lab.demo import Demo
+from glasshead.lab.demo import TEXTS, Demo
 from glasshead.lab.demo_sentence import Answer, Rendering, StoryReading
-from glasshead.lab.demo_words import TEXTS, Language
+from glasshead.lab.line_breaks import wrap_text
+from glasshead.lab.texts import Language, Words
 from glasshead.lab.walkthrough_tables import bar
 
-__all__ = ["ROWS", "commands", "numbered", "screens", "trained", "truths", "values", "wrapped"]
+__all__ = [
+    "HIDDEN_COLUMNS",
+    "ROWS",
+    "label_word",
+    "next_commands",
+    "screens",
+    "table_values",
+    "training_facts",
+    "truths",
+]
 
 SHOWN = 5  # words of a ranking
 FEW = 3  # of the translator's
 WIDEST = 100  # cells of a line of text
-# What stays on one line: a Chinese character or a word, with the marks around it.
-_OPEN, _CLOSE = "（“", "，。：；、）”？！"
-_ATOMS = re.compile(
-    rf"[{_OPEN}]*(?:[\u3400-\u9fff]|[^\s\u3400-\u9fff{_OPEN}{_CLOSE}]+|\s)[{_CLOSE}]*\s*"
-    rf"|[{_OPEN}{_CLOSE}]+\s*"
-)
 # The order of the table, under its two headings.
 ROWS = {
     "reader": ("accuracy", "flips", "share", "weight", "cut_best", "cut_all", "cut_other"),
     "translator": ("exact", "pronouns", "reading", "writing", "error"),
 }
+HIDDEN_COLUMNS = ("ending", "word", "before", "best", "all", "instead")
+
+Say = Mapping[str, str]
 
 
 def screens(
     demo: Demo, out: Path, lang: Language, width: int = 80, ascii_only: bool = False
 ) -> Iterator[RenderableType]:
-    """The parts of the demo from top to bottom; paragraphs are set in lines of `width` cells."""
-    words, width = TEXTS[lang], min(width, WIDEST)
+    """Yield the parts of the demo from top to bottom; paragraphs have lines of `width` cells."""
+    say = {name: words[lang] for name, words in TEXTS.items()}
+    width = min(width, WIDEST)
     yield Text()
-    yield Text(words["title"], style="bold")
-    yield wrapped(_marked(words["trained"].format(**trained(demo))), width)
-    for title, reading in zip("12", demo.readings, strict=True):
-        yield _title(words, title)
-        yield wrapped(_sentence(reading), width)
-        yield from _answers(reading, words)
+    yield Text(say["title"], style="bold")
+    yield wrap_text(_style_markup(say["trained"].format(**training_facts(demo))), width)
+    for number, reading in enumerate(demo.readings, 1):
+        yield _title(say, number)
+        yield wrap_text(_sentence(reading), width)
+        yield from _corrections(reading, say)
         layer, head = reading.best
         yield Text()
-        yield wrapped(Text(words["looks"].format(layer=layer, head=head)), width)
-        yield ranking(reading.tokens, reading.row, SHOWN, ascii_only)
-    yield _title(words, "3")
-    yield wrapped(Text(words["cut"]), width)
-    yield _hidden(demo, words)
-    yield _title(words, "4")
+        yield wrap_text(Text(say["looks"].format(layer=layer, head=head)), width)
+        yield _ranking(reading.tokens, reading.row, SHOWN, ascii_only)
+    yield _title(say, 3)
+    yield wrap_text(Text(say["cut"]), width)
+    yield _hidden_table(demo, say)
+    yield _title(say, 4)
     for number, rendering in enumerate(demo.renderings):
         if number:
             yield Text()
-        yield from _german(demo, rendering, words, width, ascii_only)
-    yield _title(words, "5", n=demo.reader.stories)
-    yield _table(demo, words)
-    yield wrapped(Text(words["method"], style="dim"), width)
-    yield _title(words, "6")
-    if not demo.learned:
-        yield wrapped(Text(words["unlearned"], style="yellow"), width)
-    for line in truths(demo, lang):
-        yield _bullet(wrapped(_marked(line), width - 2))
-    yield _title(words, "7")
-    yield _next(out, words)
+        yield from _german(demo, rendering, say, width, ascii_only)
+    yield _title(say, 5, n=demo.reader.stories)
+    yield _figures_table(demo, say)
+    yield wrap_text(Text(say["method"], style="dim"), width)
+    yield _title(say, 6)
+    if not demo.has_learned:
+        yield wrap_text(Text(say["unlearned"], style="yellow"), width)
+    for words in truths(demo):
+        yield _bullet(wrap_text(_style_markup(words[lang]), width - 2))
+    yield _title(say, 7)
+    yield _next_steps(out, say)
 
 
-def trained(demo: Demo) -> dict[str, float]:
+def training_facts(demo: Demo) -> dict[str, float]:
+    """Return the values of the text "trained"."""
     steps = {f"{name}_steps": n for name, n in demo.steps.items()}
     return {"seconds": demo.seconds, **demo.parameters, **steps}
 
 
-def _title(words: Mapping[str, str], number: str, **values: int) -> RenderableType:
-    title = Text(f"{number}  {words[number].format(**values)}", style="bold cyan")
+def _title(say: Say, number: int, **values: int) -> RenderableType:
+    title = Text(f"{number}  {say[f'section.{number}'].format(**values)}", style="bold cyan")
     return Group(Text(), Rule(title, align="left", style="cyan dim"))
 
 
-def _marked(line: str) -> Text:
-    """`**bold**` and `` `code` `` as styles."""
+def _style_markup(line: str) -> Text:
+    """Style `**bold**` and `` `code` ``."""
     text = Text()
     for number, part in enumerate(line.split("**")):
         for inner, piece in enumerate(part.split("`")):
             text.append(piece, style="bold" if number % 2 else "cyan" if inner % 2 else "")
     return text
-
-
-def wrapped(text: Text, width: int) -> Text:
-    """In lines of at most so many cells; Chinese may break anywhere but before a closing mark.
-
-    >>> print(wrapped(Text("现在，它饿坏了。 er, sie"), 10))
-    现在，它饿
-    坏了。 er,
-    sie
-    """
-    plain, cuts, start = text.plain, [], 0
-    atoms = list(_ATOMS.finditer(plain))
-    for atom in atoms:
-        if cell_len(plain[start : atom.end()].rstrip()) > width and atom.start() > start:
-            start = atom.start()
-            cuts.append(start)
-    lines = text.divide(cuts)
-    for line in lines:
-        line.rstrip()
-    return Text("\n").join(lines)
 
 
 def _bullet(text: Text) -> RenderableType:
@@ -118,7 +105,7 @@ def _bullet(text: Text) -> RenderableType:
 
 
 def _sentence(reading: StoryReading) -> Text:
-    """The story, each pronoun followed by what the reader says it stands for."""
+    """Return the story, each pronoun followed by the reader's answer."""
     text = Text()
     for place, token in enumerate(reading.tokens):
         if place in reading.answers:
@@ -130,87 +117,79 @@ def _sentence(reading: StoryReading) -> Text:
     return text
 
 
-def _answers(reading: StoryReading, words: Mapping[str, str]) -> Iterator[Text]:
+def _corrections(reading: StoryReading, say: Say) -> Iterator[Text]:
     for place, answer in reading.answers.items():
         if answer.word != reading.wanted[place]:
-            yield Text(words["wrong"].format(word=reading.wanted[place]), style="red")
+            yield Text(say["wrong"].format(word=reading.wanted[place]), style="red")
 
 
-def ranking(
-    tokens: tuple[str, ...], weights: Tensor, n: int, ascii_only: bool = False
-) -> RenderableType:
-    """The n words with the largest weights, as bars; the place tells words apart."""
+def _ranking(tokens: tuple[str, ...], weights: Tensor, n: int, ascii_only: bool) -> RenderableType:
+    """Return the n words with the largest weights, as bars."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for justify in ("left", "right", "left"):
         table.add_column(justify=justify, no_wrap=True)
     top = weights.topk(min(n, len(weights)))
-    for number, (weight, place) in enumerate(
-        zip(top.values.tolist(), top.indices.tolist(), strict=True)
-    ):
+    rows = zip(top.values.tolist(), top.indices.tolist(), strict=True)
+    for number, (weight, place) in enumerate(rows):
         style = "bold green" if number == 0 else ""
-        word = Text(numbered(tokens, place), style=style)
+        word = Text(label_word(tokens, place), style=style)
         table.add_row(word, f"{weight:.3f}", Text(bar(weight, ascii_only) or "·", style=style))
     return Padding(table, (0, 0, 0, 2), expand=False)
 
 
-def numbered(tokens: tuple[str, ...], place: int) -> str:
-    """A word; one that occurs several times with its number, as in 它#2."""
+def label_word(tokens: tuple[str, ...], place: int) -> str:
+    """Return the word; one that occurs several times with its number, as in 它#2."""
     word = tokens[place]
     return word if tokens.count(word) == 1 else f"{word}#{tokens[: place + 1].count(word)}"
 
 
-def _hidden(demo: Demo, words: Mapping[str, str]) -> Table:
+def _hidden_table(demo: Demo, say: Say) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
-    for name in ("ending", "hidden", "before", "in best", "in all", "instead"):
-        table.add_column(Text(words[name]), overflow="fold")
+    for name in HIDDEN_COLUMNS:
+        table.add_column(Text(say[f"hidden.{name}"]), overflow="fold")
     for reading in demo.readings:
         before = reading.answers[reading.last]
         table.add_row(
             "".join(reading.tokens[reading.last :]),
             reading.tokens[reading.hidden],
-            _answer(before, words),
-            _answer(reading.cut_best, words, before),
-            _answer(reading.cut_all, words, before),
-            numbered(reading.tokens, reading.instead),
+            *(_answer(one, say, before) for one in (before, reading.cut_best, reading.cut_all)),
+            label_word(reading.tokens, reading.instead),
         )
     return table
 
 
-def _answer(answer: Answer, words: Mapping[str, str], before: Answer | None = None) -> Text:
-    changed = before is not None and answer.word != before.word
-    shown = words["one"].format(word=answer.word, probability=answer.probability)
-    return Text(shown, style="bold yellow" if changed else "")
+def _answer(answer: Answer, say: Say, before: Answer) -> Text:
+    shown = say["answer"].format(word=answer.word, probability=answer.probability)
+    return Text(shown, style="bold yellow" if answer.word != before.word else "")
 
 
 def _german(
-    demo: Demo, rendering: Rendering, words: Mapping[str, str], width: int, ascii_only: bool
+    demo: Demo, rendering: Rendering, say: Say, width: int, ascii_only: bool
 ) -> Iterator[RenderableType]:
-    yield wrapped(Text("".join(rendering.source), style="dim"), width)
+    yield wrap_text(Text("".join(rendering.source), style="dim"), width)
     text = Text(rendering.text)
     if rendering.pronoun is not None:
         word = rendering.target[rendering.pronoun]
         start = len(rendering.before) - len(word)
         text.stylize("bold green", start, len(rendering.before))
-    yield wrapped(text, width)
+    yield wrap_text(text, width)
     if rendering.text != rendering.wanted:
-        yield Text(words["mistaken"].format(text=rendering.wanted), style="red")
+        yield Text(say["mistaken"].format(text=rendering.wanted), style="red")
     if rendering.pronoun is None:
-        yield Text(words["no pronoun"])
+        yield Text(say["no_pronoun"])
         return
     layer, head = demo.translator.writing_best
-    yield Text(words["wrote"].format(word=word, layer=layer, head=head))
-    yield ranking(
-        rendering.source, rendering.crossing[layer, head, rendering.pronoun], FEW, ascii_only
-    )
+    yield Text(say["wrote"].format(word=word, layer=layer, head=head))
+    written = rendering.crossing[layer, head, rendering.pronoun]
+    yield _ranking(rendering.source, written, FEW, ascii_only)
     layer, head = demo.translator.reading_best
-    yield Text(words["encoded"].format(layer=layer, head=head))
-    yield ranking(
-        rendering.source, rendering.reading[layer, head, rendering.asked], FEW, ascii_only
-    )
+    yield Text(say["encoded"].format(layer=layer, head=head))
+    read = rendering.reading[layer, head, rendering.asked]
+    yield _ranking(rendering.source, read, FEW, ascii_only)
 
 
-def values(demo: Demo) -> dict[str, tuple[str, str, str]]:
-    """The rows of the table by name: trained, untrained, by chance."""
+def table_values(demo: Demo) -> dict[str, tuple[str, str, str]]:
+    """Return the rows of the table by name: trained, untrained, by chance."""
     readers = (demo.reader, demo.reader_untrained)
     writers = (demo.translator, demo.translator_untrained)
     chance = f"{demo.reader.chance:.1%}"
@@ -230,37 +209,37 @@ def values(demo: Demo) -> dict[str, tuple[str, str, str]]:
     return found
 
 
-def _table(demo: Demo, words: Mapping[str, str]) -> Table:
+def _figures_table(demo: Demo, say: Say) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
     table.add_column("")
-    for name in ("trained column", "untrained", "chance"):
-        table.add_column(Text(words[name]), justify="right", no_wrap=True)
-    found = values(demo)
+    for name in ("trained", "untrained", "chance"):
+        table.add_column(Text(say[f"column.{name}"]), justify="right", no_wrap=True)
+    values = table_values(demo)
     for heading, names in ROWS.items():
-        table.add_row(Text(words[heading], style="bold"), "", "", "")
+        table.add_row(Text(say[f"row.{heading}"], style="bold"), "", "", "")
         for name in names:
-            trained, untrained, chance = found[name]
-            label = Text("  " + words[name].format(least=demo.translator.least))
+            trained, untrained, chance = values[name]
+            label = Text("  " + say[f"row.{name}"].format(least=demo.translator.least))
             table.add_row(label, Text(trained, style="bold green"), untrained, chance)
     return table
 
 
-def truths(demo: Demo, lang: Language) -> list[str]:
+def truths(demo: Demo) -> list[Words]:
+    """Return what the figures do and do not show, one paragraph each."""
     r, t = demo.reader, demo.translator
-    figures = {
-        "pronouns": t.pronouns,
-        "reading": t.reading.share[t.reading_best].item(),
-        "writing": t.writing.share[t.writing_best].item(),
-        "share": r.share,
-        "cut_best": r.cut_best,
-        "cut_all": r.cut_all,
-        "cut_other": r.cut_other,
-    }
-    return [TEXTS[lang][f"truth {number}"].format(**figures) for number in range(1, 6)]
+    values = {name: getattr(r, name) for name in ("share", "cut_best", "cut_all", "cut_other")}
+    reading = t.reading.share[t.reading_best].item()
+    writing = t.writing.share[t.writing_best].item()
+    return [
+        TEXTS[f"truth.{n}"].format(
+            **values, pronouns=t.pronouns, reading=reading, writing=writing
+        )
+        for n in range(1, 6)
+    ]  # fmt: skip
 
 
-def commands(out: Path) -> list[str]:
-    """What to run next; the first is a file to open."""
+def next_commands(out: Path) -> list[str]:
+    """Return what to run next; the first is a file to open."""
     return [
         str(out / "report.html"),
         f"glasshead translate {out / 'translator'} --align \\\n"
@@ -271,10 +250,10 @@ def commands(out: Path) -> list[str]:
     ]
 
 
-def _next(out: Path, words: Mapping[str, str]) -> RenderableType:
+def _next_steps(out: Path, say: Say) -> RenderableType:
     lines: list[RenderableType] = []
-    for number, command in enumerate(commands(out), 1):
-        shown = words["open"].format(path=command) if number == 1 else command
+    for number, command in enumerate(next_commands(out), 1):
+        shown = say["open"].format(path=command) if number == 1 else command
         lines.append(Padding(Text(shown, style="cyan"), (0, 0, 0, 2), expand=False))
-        lines.append(Text(f"      {words[f'next {number}']}", style="dim"))
+        lines.append(Text(f"      {say[f'next.{number}']}", style="dim"))
     return Group(*lines)

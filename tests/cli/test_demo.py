@@ -93,8 +93,8 @@ def test_the_page_is_whole_in_both_languages_and_loads_nothing(ran):
         assert word not in html
     assert html.count("<svg") == 2 * html.count("<figure")  # each once light and once dark
     said = " ".join(page.said)
-    assert "全部实情" in said
-    assert "The whole truth" in said
+    assert "这说明什么" in said
+    assert "What this shows" in said
     assert 'id="show-en" checked' in html
     assert "{" not in said.replace(page.said[page.said.index(_style(page))], "")
 
@@ -138,5 +138,5 @@ def test_mistakes_are_told_in_one_line(cli, args, error):
 
 def test_a_folder_that_is_something_else_is_refused_before_training(cli, tmp_path):
     (tmp_path / "precious.txt").write_text("mine")
-    assert "is no earlier demo" in is_a_mistake(cli("demo", "--out", tmp_path))[0]
+    assert "is not an earlier demo" in is_a_mistake(cli("demo", "--out", tmp_path))[0]
     assert (tmp_path / "precious.txt").read_text() == "mine"

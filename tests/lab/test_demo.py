@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import string
 
 import pytest
 import torch
@@ -13,10 +12,10 @@ from rich.text import Text
 
 from glasshead.errors import ConfigError, InputError
 from glasshead.lab.alignments import error_rates, least_error, measure_translator
-from glasshead.lab.demo import begin, place
-from glasshead.lab.demo_tables import numbered, wrapped
+from glasshead.lab.demo import move_into_place, open_workspace
+from glasshead.lab.demo_tables import label_word
 from glasshead.lab.demo_training import TrainingJob, train_all
-from glasshead.lab.demo_words import TEXTS
+from glasshead.lab.line_breaks import wrap_text
 from glasshead.lab.referents import Truth, head_figures, measure_reader, rows_of
 from glasshead.model.transformer import Reader, Transformer, TransformerConfig
 from glasshead.text.tinyworld import World
@@ -120,9 +119,9 @@ def finished(work, says):
 def test_a_new_demo_takes_the_place_of_an_earlier_one_and_of_nothing_else(tmp_path):
     out = tmp_path / "runs" / "demo"
     for says in ("first", "second"):
-        with begin(out) as work:
+        with open_workspace(out) as work:
             finished(work, says)
-            place(work, out)
+            move_into_place(work, out)
         (out / "mine").mkdir(exist_ok=True)
         assert (out / "reader" / "config.json").read_text() == says
         assert (out / "report.html").read_text() == says
@@ -133,10 +132,10 @@ def test_a_new_demo_takes_the_place_of_an_earlier_one_and_of_nothing_else(tmp_pa
 
 def test_a_demo_that_breaks_off_leaves_the_earlier_one(tmp_path):
     out = tmp_path / "demo"
-    with begin(out) as work:
+    with open_workspace(out) as work:
         finished(work, "first")
-        place(work, out)
-    with contextlib.suppress(KeyboardInterrupt), begin(out) as work:
+        move_into_place(work, out)
+    with contextlib.suppress(KeyboardInterrupt), open_workspace(out) as work:
         (work / "reader").mkdir()
         raise KeyboardInterrupt
     assert (out / "report.html").read_text() == "first"
@@ -146,11 +145,11 @@ def test_a_demo_that_breaks_off_leaves_the_earlier_one(tmp_path):
 def test_of_two_demos_to_one_folder_the_second_is_refused(tmp_path):
     pytest.importorskip("fcntl")
     out = tmp_path / "demo"
-    with begin(out) as work:
+    with open_workspace(out) as work:
         finished(work, "first")
-        with pytest.raises(InputError, match="another demo is on its way"), begin(out):
+        with pytest.raises(InputError, match="another demo is running"), open_workspace(out):
             pass
-        place(work, out)
+        move_into_place(work, out)
     assert (out / "report.html").read_text() == "first"
 
 
@@ -158,7 +157,7 @@ def test_what_a_killed_demo_left_is_cleared_away(tmp_path):
     left = tmp_path / ".demo.new"
     (left / "reader").mkdir(parents=True)
     (left / "lock").touch()
-    with begin(tmp_path / "demo") as work:
+    with open_workspace(tmp_path / "demo") as work:
         assert [entry.name for entry in work.iterdir()] == ["lock"]
     assert not left.exists()
 
@@ -168,7 +167,7 @@ def test_a_folder_that_is_no_demo_is_left_alone(tmp_path, mark):
     (tmp_path / "reader").mkdir()
     if mark is not None:
         (tmp_path / "demo.json").write_text(mark)
-    with pytest.raises(InputError, match="is no earlier demo"), begin(tmp_path):
+    with pytest.raises(InputError, match="is not an earlier demo"), open_workspace(tmp_path):
         pass
     assert (tmp_path / "reader").is_dir()
 
@@ -179,17 +178,9 @@ def test_an_error_in_a_training_process_is_raised_here(tmp_path):
         train_all([job], lambda *told: None)
 
 
-def test_both_languages_say_the_same_with_the_same_figures():
-    fields = string.Formatter().parse
-    assert TEXTS["zh"].keys() == TEXTS["en"].keys()
-    for name, text in TEXTS["en"].items():
-        wanted = {field for _, field, _, _ in fields(text) if field}
-        assert {field for _, field, _, _ in fields(TEXTS["zh"][name]) if field} == wanted
-
-
 @given(st.text(alphabet="它饿了，。“”（） abc,7%", max_size=60), st.integers(8, 30))
 def test_wrapping_keeps_all_but_spaces_and_no_line_is_too_wide(text, width):
-    lines = wrapped(Text(text), width).plain.split("\n")
+    lines = wrap_text(Text(text), width).plain.split("\n")
     assert "".join("".join(lines).split()) == "".join(text.split())
     for line in lines:
         # A word, or marks, wider than a line stay whole.
@@ -198,4 +189,4 @@ def test_wrapping_keeps_all_but_spaces_and_no_line_is_too_wide(text, width):
 
 def test_a_word_that_occurs_twice_has_its_number():
     tokens = World.seed_story().tokens["zh"]
-    assert [numbered(tokens, place) for place in (2, 4, 26)] == ["小猫", "它#1", "它#2"]
+    assert [label_word(tokens, place) for place in (2, 4, 26)] == ["小猫", "它#1", "它#2"]

@@ -47,6 +47,6 @@ def test_both_themes_have_the_same_names_and_every_variable_of_the_page_is_in_th
     scripts = "".join(file.read_text("utf-8") for file in WEB.rglob("*.js"))
     defined = set(re.findall(r"(--[\w-]+):", styles)) | set(re.findall(r"\"(--[\w-]+)\"", scripts))
     assert set(re.findall(r"var\((--[\w-]+)", styles)) <= defined
-    report = (PACKAGE / "lab/report_shell.py").read_text("utf-8")
+    report = (PACKAGE / "lab/report.css").read_text("utf-8")
     known = set(re.findall(r"(--[\w-]+):", css_variables()))
     assert set(re.findall(r"var\((--[\w-]+)", report)) <= known

@@ -4,6 +4,7 @@ import base64
 import re
 from collections.abc import Mapping
 from html import escape
+from pathlib import Path
 
 from glasshead.lab.claims import claim_modules, load_claim
 from glasshead.lab.claims.errata import ERRATA
@@ -19,8 +20,8 @@ from glasshead.lab.claims.report_words import (
 )
 from glasshead.lab.claims.store import StoredResult
 from glasshead.lab.claims.verdict import VERDICTS, Verdict
-from glasshead.lab.report_shell import shell
-from glasshead.lab.texts import LANGUAGES, Words
+from glasshead.lab.report_html import html_head, html_page, html_table, html_words
+from glasshead.lab.texts import LANGUAGES
 
 __all__ = ["html"]
 
@@ -32,42 +33,6 @@ KINDS = {
     Verdict.FAILS: "fails",
     Verdict.UNCLEAR: "unclear",
 }
-MORE_STYLE = """
-.page { max-width: 860px; }
-.chip {
-  display: inline-block; border-radius: 99px; padding: 1px 12px; font-size: 14px; font-weight: 600;
-  white-space: nowrap; line-height: 1.6;
-}
-.chip.holds { background: #d9efdf; color: #14532d; }
-.chip.when { background: #fbeccb; color: #713f12; }
-.chip.fails { background: #f8d9d9; color: #7f1d1d; }
-.chip.unclear { background: #e6e2f3; color: #3b2a75; }
-blockquote {
-  margin: 8px 0 14px; padding: 2px 0 2px 18px; border-left: 3px solid var(--line);
-  color: var(--quiet); max-width: 46em;
-}
-figure img { display: block; width: 100%; height: auto; }
-figure { background: #ffffff; padding: 14px; }
-table.all td { vertical-align: top; }
-table.all a { color: inherit; text-decoration-color: var(--line); text-underline-offset: 4px; }
-.note { border-left: 3px solid var(--accent); padding: 2px 0 2px 18px; margin: 18px 0; }
-.note p { margin: 4px 0; }
-details { margin: 12px 0; }
-summary { cursor: pointer; color: var(--quiet); }
-dl { margin: 10px 0; max-width: 46em; }
-dt { color: var(--quiet); font-size: 14px; margin-top: 10px; }
-dd { margin: 0; }
-table.numbers { font-size: 14px; }
-@media (prefers-color-scheme: dark) {
-  /* White paper becomes dark, and every hue stays what it is. */
-  figure { background: #1e1c19; }
-  figure img { filter: invert(1) hue-rotate(180deg); mix-blend-mode: screen; }
-  .chip.holds { background: #14532d; color: #d9efdf; }
-  .chip.when { background: #713f12; color: #fbeccb; }
-  .chip.fails { background: #7f1d1d; color: #f8d9d9; }
-  .chip.unclear { background: #3b2a75; color: #e6e2f3; }
-}
-"""
 
 
 def html(
@@ -79,49 +44,37 @@ def html(
     if ladder is not None:
         parts.append(_ladder(ladder, figures))
     parts += [_errata(), f"<h2>{_say('again')}</h2>", _say("run", "p")]
-    return shell(TEXTS["title"][lang], parts, lang, MORE_STYLE)
+    style = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
+    return html_page(TEXTS["title"][lang], parts, lang, style)
 
 
 def _say(name: str, tag: str = "span", kind: str = "", **values: object) -> str:
-    return _in_both(TEXTS[name].format(**values), tag, kind)
-
-
-def _in_both(words: Words, tag: str = "span", kind: str = "") -> str:
-    """Return a text in both languages, of which the page shows one."""
-    return "".join(
-        f'<{tag} class="{f"{lang} {kind}".strip()}" lang="{lang}">{_code_tags(words[lang])}</{tag}>'
-        for lang in ("zh", "en")
-    )
-
-
-def _code_tags(text: str) -> str:
-    return re.sub(r"`(.+?)`", r"<code>\1</code>", escape(text, quote=False))
+    return html_words(TEXTS[name].format(**values), tag, kind)
 
 
 def _head(claims: Mapping[int, StoredResult]) -> str:
-    return f"""<div class="top">
-<span class="eyebrow">GLASSHEAD CLAIMS</span>
-<span class="switch"><label for="show-zh">中文</label><label for="show-en">English</label></span>
-</div>
-<h1>{_say("title")}</h1>
-{_in_both(lead(claims), "p", "lead")}
-{_say("intervals", "p", "quiet")}"""
+    parts = [
+        html_head("GLASSHEAD CLAIMS", TEXTS["title"]),
+        html_words(lead(claims), "p", "lead"),
+        _say("intervals", "p", "quiet"),
+    ]
+    return "\n".join(parts)
 
 
 def _chip(verdict: Verdict) -> str:
-    return _in_both(VERDICTS[verdict], "span", f"chip {KINDS[verdict]}")
+    return html_words(VERDICTS[verdict], "span", f"chip {KINDS[verdict]}")
 
 
 def _summary(claims: Mapping[int, StoredResult]) -> str:
-    rows = "".join(
-        f'<tr><td class="n">{n}</td><td><a href="#claim-{n}">{_in_both(load_claim(n).title)}</a>'
+    rows = [
+        f'<tr><td class="n">{n}</td><td><a href="#claim-{n}">{html_words(load_claim(n).title)}</a>'
         f"</td><td>{_chip(result.finding.verdict)}</td></tr>"
         for n, result in claims.items()
-    )
-    head = f"<th></th><th>{_say('claim')}</th><th>{_say('verdict')}</th>"
+    ]
+    head = ["<th></th>", f"<th>{_say('claim')}</th>", f"<th>{_say('verdict')}</th>"]
     missing = ", ".join(str(n) for n in claim_modules() if n not in claims)
     after = _say("missing", "p", "quiet", which=missing) if missing else ""
-    return f'<table class="all"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{after}'
+    return html_table(head, rows, "all") + after
 
 
 def _claim(n: int, result: StoredResult, figures: Figures) -> str:
@@ -129,13 +82,13 @@ def _claim(n: int, result: StoredResult, figures: Figures) -> str:
     source = TEXTS["source"].format(source=claim.source)
     quoted = TEXTS["quoted"].format(claim=claim.claim, source=source)
     parts = [
-        f'<h2 id="claim-{n}"><i>{n}</i>{_in_both(claim.title)}</h2>',
-        f"<blockquote>{_in_both(quoted)}</blockquote>",
-        f"<p>{_chip(finding.verdict)}</p>{_in_both(finding.words, 'p')}",
+        f'<h2 id="claim-{n}"><i>{n}</i>{html_words(claim.title)}</h2>',
+        f"<blockquote>{html_words(quoted)}</blockquote>",
+        f"<p>{_chip(finding.verdict)}</p>{html_words(finding.words, 'p')}",
         _figure(f"{n:02}", figures, _say("figure", number=n)),
     ]
     if claim.correction is not None:
-        text = _in_both(claim.correction, "p")
+        text = html_words(claim.correction, "p")
         parts.append(
             f'<div class="note"><span class="quiet">{_say("correction")}</span>{text}</div>'
         )
@@ -145,7 +98,9 @@ def _claim(n: int, result: StoredResult, figures: Figures) -> str:
         name: getattr(claim, name) for name in ("how", "counts_for", "counts_against", "tried")
     }
     listed = "".join(
-        f"<dt>{_say(name)}</dt><dd>{_in_both(words)}</dd>" for name, words in terms.items() if words
+        f"<dt>{_say(name)}</dt><dd>{html_words(words)}</dd>"
+        for name, words in terms.items()
+        if words
     )
     rows = "".join(
         f'<tr><td>{escape(name)}</td><td class="n">{format_number(value)}</td></tr>'
@@ -154,7 +109,7 @@ def _claim(n: int, result: StoredResult, figures: Figures) -> str:
     parts.append(
         f"<details><summary>{_say('method')}</summary><dl>{listed}</dl>"
         f'<table class="numbers"><tbody>{rows}</tbody></table>'
-        f"{_in_both(describe_run(result), 'p', 'quiet')}</details>"
+        f"{html_words(describe_run(result), 'p', 'quiet')}</details>"
     )
     return "\n".join(parts)
 
@@ -171,32 +126,31 @@ def _figure(name: str, figures: Figures, label: str) -> str:
 
 def _ladder(ladder: Ladder, figures: Figures) -> str:
     kinds = ["" if name == "adds" else "n" for name in LADDER_COLUMNS]
-    head = "".join(
+    head = [
         f'<th class="{kind}">{_say(name)}</th>'
         for name, kind in zip(LADDER_COLUMNS, kinds, strict=True)
-    )
+    ]
     rows = [
         "".join(
-            f'<td class="{kind}">{_in_both(cell)}</td>'
+            f'<td class="{kind}">{html_words(cell)}</td>'
             for cell, kind in zip(row, kinds, strict=True)
         )
         for row in ladder_rows(ladder)
     ]
-    body = "".join(f"<tr>{cells}</tr>" for cells in rows)
     return "\n".join(
         [
             f'<h2 id="ladder">{_say("ladder")}</h2>',
-            _in_both(describe_ladder(ladder), "p"),
+            html_words(describe_ladder(ladder), "p"),
             _figure("ladder", figures, _say("ladder")),
-            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>",
+            html_table(head, (f"<tr>{cells}</tr>" for cells in rows)),
         ]
     )
 
 
 def _errata() -> str:
     items = "".join(
-        f'<li><b>{one.source}</b> {_in_both(one.says)}<br><span class="quiet">→</span> '
-        f"{_in_both(one.correct)}</li>"
+        f'<li><b>{one.source}</b> {html_words(one.says)}<br><span class="quiet">→</span> '
+        f"{html_words(one.correct)}</li>"
         for one in ERRATA
     )
     lead = _say("errata_lead", "p")
