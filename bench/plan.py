@@ -19,8 +19,8 @@ settle_half_precision()  # before torch computes anything
 
 import torch  # noqa: E402
 
-from glasshead.lab.plan.measuring import Comparison, generating, observing_heads, training  # noqa: E402
-from glasshead.lab.plan.plans import Scenario  # noqa: E402
+from glasshead.lab.plan.measuring import Comparison, compare  # noqa: E402
+from glasshead.lab.plan.scenario import Scenario  # noqa: E402
 from glasshead.lab.plan.shapes import find_shape  # noqa: E402
 from glasshead.lab.plan.tables import amount, duration  # noqa: E402
 
@@ -31,7 +31,7 @@ def settings(cuda: bool) -> dict[str, tuple[str, Scenario]]:
     """Return what each setting measures ("tgo": train, generate, observe), and the setting."""
     gpu = "h200" if cuda else "cpu"
 
-    def wanted(base: str | None, batch_size: int, texts: int = 1, **shape: object) -> Scenario:
+    def scenario(base: str | None, batch_size: int, texts: int = 1, **shape: object) -> Scenario:
         optimizer = str(shape.pop("optimizer", "adamw"))
         config = find_shape(base, shape)
         return Scenario(
@@ -41,25 +41,22 @@ def settings(cuda: bool) -> dict[str, tuple[str, Scenario]]:
     swiglu = {**MODERN, "feed_forward": "swiglu"}
     if not cuda:
         return {
-            "nano": ("tgo", wanted("nano", 16, vocab_size=65, optimizer="muon")),
-            "4x192": ("tgo", wanted("gpt2", 8, 4, n_layers=4, n_heads=6, d_model=192, max_len=256,
+            "nano": ("tgo", scenario("nano", 16, vocab_size=65, optimizer="muon")),
+            "4x192": ("tgo", scenario("gpt2", 8, 4, n_layers=4, n_heads=6, d_model=192, max_len=256,
                                     vocab_size=2048)),
-            "3x256 swiglu": ("tgo", wanted(None, 4, n_layers=3, n_heads=8, n_kv_heads=2,
+            "3x256 swiglu": ("tgo", scenario(None, 4, n_layers=3, n_heads=8, n_kv_heads=2,
                                            d_model=256, max_len=256, vocab_size=512, **swiglu)),
         }  # fmt: skip
     return {
-        "6x384": ("tg", wanted(None, 64, 64, n_layers=6, n_heads=6, d_model=384, max_len=256,
+        "6x384": ("tg", scenario(None, 64, 64, n_layers=6, n_heads=6, d_model=384, max_len=256,
                                vocab_size=65)),
-        "small muon": ("t", wanted("small", 32, vocab_size=8192, dropout=0.0, optimizer="muon")),
-        "gpt2": ("tgo", wanted("gpt2", 16)),
-        "gpt2 x 64": ("g", wanted("gpt2", 16, 64)),
-        "8x1024 swiglu": ("tgo", wanted(None, 8, n_layers=8, n_heads=16, n_kv_heads=4,
+        "small muon": ("t", scenario("small", 32, vocab_size=8192, dropout=0.0, optimizer="muon")),
+        "gpt2": ("tgo", scenario("gpt2", 16)),
+        "gpt2 x 64": ("g", scenario("gpt2", 16, 64)),
+        "8x1024 swiglu": ("tgo", scenario(None, 8, n_layers=8, n_heads=16, n_kv_heads=4,
                                         d_model=1024, max_len=2048, vocab_size=32768, **swiglu)),
-        "gpt2 long": ("o", wanted("gpt2", 1, max_len=16384)),
+        "gpt2 long": ("o", scenario("gpt2", 1, max_len=16384)),
     }  # fmt: skip
-
-
-PARTS = {"t": training, "g": generating, "o": observing_heads}
 
 
 def line(name: str, found: Comparison) -> str:
@@ -85,21 +82,21 @@ def main() -> None:
     heads = ("", "", "measured", "probed", "ratio", "sheet", "ratio")
     print("".join(f"{head:>{width}}" for head, width in zip(heads, WIDTHS, strict=True)))
     off, failed = [], False
-    for name, (parts, wanted) in settings(device.type == "cuda").items():
+    for name, (parts, scenario) in settings(device.type == "cuda").items():
         if args.only not in (None, name):
             continue
         if args.compile:
-            wanted, parts = Scenario(**{**vars(wanted), "compiled": True}), parts.strip("go")
+            scenario, parts = Scenario(**{**vars(scenario), "compiled": True}), parts.strip("go")
         for part in parts:
             torch.manual_seed(0)
             try:
-                rounds = [PARTS[part](wanted, device) for _ in range(args.rounds)]
+                rounds = [compare(scenario, device, part) for _ in range(args.rounds)]
                 for same in zip(*rounds, strict=True):
                     found = sorted(same, key=lambda one: one.ratio)[args.rounds // 2]
                     print(line(name, found), flush=True)
                     off.append(abs(found.ratio - 1))
             except Exception as error:  # a long table is worth having without one of its lines
-                print(f"{name:>16}  {PARTS[part].__name__}: {type(error).__name__}: {error}")
+                print(f"{name:>16}  {part}: {type(error).__name__}: {error}")
                 failed = True
     within = sum(error <= 0.15 for error in off)
     print(f"\n{within} of {len(off)} within 15 %, {time.perf_counter() - started:.0f} s")

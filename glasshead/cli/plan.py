@@ -2,65 +2,49 @@
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from glasshead.cli.flags import flags_of, with_flags
-from glasshead.cli.terminal import Language, console, language
+from glasshead.cli.terminal import (
+    AsJson,
+    Lang,
+    argument,
+    console,
+    drop_none,
+    language,
+    option,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from glasshead.lab.plan.measuring import Comparison
-    from glasshead.lab.plan.plans import Scenario
+    from glasshead.lab.plan.scenario import Scenario
 
 __all__ = ["plan"]
 
 _TRAIN = ("training/config.py", "TrainConfig")
 _PLANNED = {"batch_size", "accumulate", "optimizer"}
 _WITHOUT = {flag.name for flag in flags_of(*_TRAIN)} - _PLANNED
+_MODEL = "A preset (nano, ... gpt2), a known shape (gpt2-xl, llama-8b, ...) or a run."
+_PARALLEL = "ddp: a copy of the model on each; fsdp: a shard of it"
+_PRECISION = "bf16, float32 [default: bf16; float32 on cpu]"
+_COMPILE = "Whether kernels are fused [default: on a GPU]"
 
 
 @with_flags(without=_WITHOUT, Training=_TRAIN, Model=("model/gpt.py", "GPTConfig"))
 def plan(
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="MODEL",
-            help="A preset (nano, ... gpt2), a known shape (gpt2-xl, llama-8b, ...) or a run.",
-        ),
-    ] = None,
-    gpu: Annotated[str, typer.Option("--gpu", help="h200, h100, a100, l40s, cpu")] = "h200",
-    gpus: Annotated[int, typer.Option("--gpus", metavar="N", help="How many.")] = 1,
-    parallel: Annotated[
-        str,
-        typer.Option("--parallel", help="ddp: a copy of the model on each; fsdp: a shard of it"),
-    ] = "ddp",
-    tensor: Annotated[
-        int, typer.Option("--tensor", metavar="N", help="GPUs that share each matrix.")
-    ] = 1,
-    context: Annotated[
-        int, typer.Option("--context", metavar="N", help="GPUs that share each text.")
-    ] = 1,
-    precision: Annotated[
-        str | None,
-        typer.Option("--precision", help="bf16, float32 [default: bf16; float32 on cpu]"),
-    ] = None,
-    compile: Annotated[
-        bool | None,
-        typer.Option(
-            "--compile/--no-compile", help="Whether kernels are fused [default: on a GPU]"
-        ),
-    ] = None,
-    texts: Annotated[
-        int, typer.Option("--texts", metavar="N", help="Texts generated at a time.")
-    ] = 1,
+    model: Annotated[str | None, argument("MODEL", _MODEL)] = None,
+    gpu: Annotated[str, option("--gpu", None, "h200, h100, a100, l40s, cpu")] = "h200",
+    gpus: Annotated[int, option("--gpus", "N", "How many.")] = 1,
+    parallel: Annotated[str, option("--parallel", None, _PARALLEL)] = "ddp",
+    tensor: Annotated[int, option("--tensor", "N", "GPUs that share each matrix.")] = 1,
+    context: Annotated[int, option("--context", "N", "GPUs that share each text.")] = 1,
+    precision: Annotated[str | None, option("--precision", None, _PRECISION)] = None,
+    compile: Annotated[bool | None, option("--compile/--no-compile", None, _COMPILE)] = None,
+    texts: Annotated[int, option("--texts", "N", "Texts generated at a time.")] = 1,
     measure: Annotated[
-        bool,
-        typer.Option("--measure", help="Run a few steps here; print expected against measured."),
+        bool, option("--measure", None, "Run a few steps here; print expected against measured.")
     ] = False,
-    lang: Annotated[
-        Language | None,
-        typer.Option("--lang", help="Language of the tables [default: the locale's]"),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    lang: Lang = None,
+    as_json: AsJson = False,
     **flags: Any,
 ) -> None:
     """Plan a model: what it takes in memory, time and GPUs.
@@ -73,19 +57,19 @@ def plan(
       glasshead plan --n-layers 6 --n-heads 6 --d-model 384 --vocab-size 65 --gpu cpu
       glasshead plan nano --vocab-size 65 --gpu cpu --measure
 
-    Speeds are what the data sheet promises times the share that programs get of it; --measure
-    takes the speeds of this machine instead and tells how well the plan does.
+    Operations and bytes are counted on the model itself. Speeds are the data sheet's, times the
+    share that programs get of it; --measure compares a plan with what this machine does.
     """
     from dataclasses import asdict, fields
 
     from glasshead.lab.plan.layout import Layout
-    from glasshead.lab.plan.plans import Scenario, make_plan
     from glasshead.lab.plan.plans import as_json as plan_as_json
+    from glasshead.lab.plan.plans import make_plan
+    from glasshead.lab.plan.scenario import Scenario
     from glasshead.lab.plan.shapes import find_shape
     from glasshead.model.gpt import GPTConfig
 
-    given = {name: value for name, value in flags.items() if value is not None}
-    shape = {f.name for f in fields(GPTConfig)}
+    given, shape = drop_none(flags), {field.name for field in fields(GPTConfig)}
     scenario = Scenario(
         find_shape(model, {name: value for name, value in given.items() if name in shape}),
         gpu=gpu,
@@ -96,23 +80,19 @@ def plan(
         **{name: value for name, value in given.items() if name in _PLANNED},
     )
     found = _measure(scenario) if measure else []
-    made, out = make_plan(scenario), console()
+    made = make_plan(scenario)
     if as_json:
-        import json
-
-        data = plan_as_json(made)
-        if measure:
-            data["measured"] = [asdict(one) for one in found]
-        print(json.dumps(data, ensure_ascii=out.options.ascii_only, allow_nan=False))
+        measured = {"measured": [asdict(one) for one in found]} if measure else {}
+        print_json({**plan_as_json(made), **measured})
         return
     from glasshead.lab.plan.tables import measurement_table, plan_tables
 
-    words = lang.value if lang else language()
-    parts = [*plan_tables(made, words)]
+    tables = [*plan_tables(made, language(lang))]
     if measure:
-        parts += measurement_table(found, gpu if gpu == "cpu" else "cuda", words)
-    for part in parts:
-        out.print(part)
+        tables += measurement_table(found, gpu if gpu == "cpu" else "cuda", language(lang))
+    out = console()
+    for table in tables:
+        out.print(table)
 
 
 def _measure(scenario: "Scenario") -> list["Comparison"]:

@@ -10,22 +10,17 @@ from hypothesis import strategies as st
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
+from glasshead.attention.backends import BACKENDS
 from glasshead.attention.mask import Mask
 from glasshead.lab.plan import counting
-from glasshead.lab.plan.counting import (
-    Target,
-    count_muon,
-    count_reading,
-    count_training,
-    pairs,
-)
+from glasshead.lab.plan.counting import count_muon, count_reading, count_training, pairs
 from glasshead.lab.plan.devices import DEVICES
 from glasshead.lab.plan.generating import plan_generating
-from glasshead.lab.plan.layout import Layout
 from glasshead.lab.plan.measuring import train_steps
+from glasshead.lab.plan.meta_device import Target
 from glasshead.lab.plan.observing import statistics_bytes
 from glasshead.lab.plan.operations import OperationCounter
-from glasshead.lab.plan.plans import Scenario
+from glasshead.lab.plan.scenario import Scenario
 from glasshead.lab.plan.shapes import count, find_shape
 from glasshead.lab.plan.training import ADAMW, CLIP, plan_training
 from glasshead.model.gpt import GPT, GPTConfig
@@ -56,6 +51,10 @@ SHAPES = pytest.mark.parametrize(
     "config", [GPT2, LLAMA, NANO, PAPER], ids=["gpt2", "llama", "nano", "paper"]
 )
 B = 5
+
+
+def on_cpu(config, **settings):
+    return Scenario(config, gpu="cpu", **settings)
 
 
 def batch(config):
@@ -262,7 +261,7 @@ def test_parameters_gradients_and_state_take_exactly_their_bytes(config, optimiz
     gradients = sum(p.grad.nbytes for p in model.parameters())
     optimizers = OPTIMIZERS[optimizer](model, TrainConfig())
     optimizers.step(torch.tensor(False))
-    plan = plan_training(config, CPU, Layout(), batch_size=B, itemsize=4, optimizer=optimizer)
+    plan = plan_training(on_cpu(config, batch_size=B, optimizer=optimizer), CPU)
     assert plan.memory.params == sum(p.nbytes for p in model.parameters())
     assert plan.memory.gradients == gradients
     assert plan.memory.optimizer == sum(t.nbytes for t in optimizers.tensors().values())
@@ -272,9 +271,9 @@ def test_parameters_gradients_and_state_take_exactly_their_bytes(config, optimiz
 @pytest.mark.parametrize("config", [replace(GPT2, vocab_size=1511), LLAMA], ids=["gpt2", "llama"])
 def test_the_peak_of_real_training_is_as_planned(config, optimizer):
     config = replace(config, d_model=2 * config.d_model, max_len=127)
-    scenario = Scenario(config, gpu="cpu", batch_size=7, optimizer=optimizer)
+    scenario = on_cpu(config, batch_size=7, optimizer=optimizer)
     _, peak = train_steps(scenario, torch.device("cpu"), steps=2)
-    assert scenario.plan_training(CPU).memory.peak == pytest.approx(peak, rel=0.03)
+    assert plan_training(scenario, CPU).memory.peak == pytest.approx(peak, rel=0.03)
 
 
 @pytest.mark.parametrize("T", [1021, 1031])  # an overview of single weights, and of cells
@@ -293,21 +292,21 @@ def test_the_cache_takes_exactly_its_bytes():
     model = GPT(LLAMA)
     caches = model.new_caches()
     model(torch.zeros(3, LLAMA.max_len, dtype=torch.int64), caches=caches)
-    plan = plan_generating(LLAMA, CPU, texts=3, itemsize=4)
+    plan = plan_generating(on_cpu(LLAMA, texts=3), CPU)
     assert plan.memory["cache"] == sum(c.k.nbytes + c.v.nbytes for c in caches)
 
 
 def test_a_token_reads_the_head_even_where_it_is_the_table():
     tied, apart = (
-        plan_generating(config, CPU, itemsize=4) for config in (GPT2, replace(GPT2, tied=False))
+        plan_generating(on_cpu(config), CPU) for config in (GPT2, replace(GPT2, tied=False))
     )
     assert tied.decode_bytes == apart.decode_bytes
 
 
 def test_nothing_of_the_counting_stays_behind():
-    backends = set(counting.BACKENDS)
+    backends = set(BACKENDS)
     count_training(replace(GPT2, vocab_size=83), B, Target(True, 2))
-    assert set(counting.BACKENDS) == backends
+    assert set(BACKENDS) == backends
     assert not torch.is_autocast_enabled("cuda")
     assert torch.ones(1).is_cpu
 

@@ -23,10 +23,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from glasshead.errors import ConfigError
 from glasshead.lab.plan.communication import plan_collective
-from glasshead.lab.plan.counting import Target, count_muon
+from glasshead.lab.plan.counting import count_muon
 from glasshead.lab.plan.devices import DEVICES, find_device
 from glasshead.lab.plan.layout import Layout
-from glasshead.lab.plan.plans import Scenario, as_json, find_fitting, make_plan
+from glasshead.lab.plan.meta_device import Target
+from glasshead.lab.plan.plans import as_json, find_fitting, make_plan
+from glasshead.lab.plan.scenario import Scenario
 from glasshead.lab.plan.shapes import count, find_shape
 from glasshead.lab.plan.training import plan_training
 from glasshead.model.gpt import GPT
@@ -79,7 +81,7 @@ def test_fsdp_sends_exactly_what_is_planned(alone_among_four):
         fully_shard(part, mesh=alone_among_four)
     with Messages() as sent:
         model(ids).sum().backward()
-    planned = training(config, Layout(4, "fsdp"), batch_size=4, itemsize=4).collectives
+    planned = training(config, Layout(4, "fsdp"), batch_size=4, precision="float32").collectives
     for name, real in (("all-gather", "allgather_base"), ("reduce-scatter", "reduce_scatter_base")):
         sizes = [size for what, size in sent.found if what == real]
         mine = [c for c in planned if c.name == name]
@@ -100,7 +102,7 @@ def test_muon_of_shards_does_and_sends_what_is_planned(alone_among_four, monkeyp
     optimizers = OPTIMIZERS["muon"](model, TrainConfig())
     with Messages() as sent, FlopCounterMode(display=False) as counter:
         optimizers.step(torch.tensor(False))
-    plan = training(config, Layout(4, "fsdp"), batch_size=4, itemsize=4, optimizer="muon")
+    plan = training(config, Layout(4, "fsdp"), batch_size=4, precision="float32", optimizer="muon")
     planned = [c for c in plan.collectives if c.name == "all-to-all"]
     assert {what for what, _ in sent.found} == {"alltoall_base"}
     assert len(sent.found) == sum(c.count for c in planned)
@@ -139,12 +141,15 @@ def test_a_feed_forward_cut_in_four_adds_up_once_in_each_direction(alone_among_f
 
 
 def training(config, layout, **more):
-    return plan_training(config, DEVICES["h100"], layout, **{"batch_size": 64, **more})
+    settings = {"optimizer": "adamw", "batch_size": 64, **more}
+    return plan_training(Scenario(config, "h100", layout, **settings), DEVICES["h100"])
 
 
 def test_shards_divide_the_state_and_send_half_as_much_again():
     big = find_shape("llama-1b", {"max_len": 2048})
-    copies, shards = (training(big, Layout(16, way), itemsize=4) for way in ("ddp", "fsdp"))
+    copies, shards = (
+        training(big, Layout(16, way), precision="float32") for way in ("ddp", "fsdp")
+    )
     for kind in ("params", "gradients", "optimizer"):
         assert getattr(copies.memory, kind) == pytest.approx(16 * getattr(shards.memory, kind))
     sent = [sum(c.bytes for c in plan.collectives) for plan in (copies, shards)]

@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from glasshead.lab.plan import measuring
-from glasshead.lab.plan.counting import Target, count_reading, count_training
+from glasshead.lab.plan.counting import count_reading, count_training
 from glasshead.lab.plan.devices import DEVICES
 from glasshead.lab.plan.generating import plan_generating
-from glasshead.lab.plan.layout import Layout
+from glasshead.lab.plan.meta_device import Target
 from glasshead.lab.plan.observing import look_seconds, plan_observing
+from glasshead.lab.plan.scenario import Scenario
 from glasshead.lab.plan.shapes import find_shape
 from glasshead.lab.plan.tables import amount, duration
 from glasshead.lab.plan.training import plan_training
@@ -44,15 +45,16 @@ class Works:
 
     def train(self, length, width=768, batch=1, compiled=False):
         plan = plan_training(
-            self.shape(length, width), self.device, Layout(), batch_size=batch,
-            compiled=compiled, itemsize=self.itemsize,
+            Scenario(
+                self.shape(length, width), self.device.name, batch_size=batch,
+                compiled=compiled, optimizer="adamw",
+            ),
+            self.device,
         )  # fmt: skip
         return plan.step, plan.memory.peak - plan.memory.params
 
     def _generating(self, config, batch, prompt):
-        return plan_generating(
-            config, self.device, texts=batch, prompt=prompt, itemsize=self.itemsize
-        )
+        return plan_generating(Scenario(config, self.device.name, texts=batch), self.device, prompt)
 
     def prompt(self, length, width=768, batch=1):
         plan = self._generating(self.shape(length, width), batch, length)
@@ -71,7 +73,7 @@ class Works:
     def observing(self, length):
         """All layers of GPT-2, and the model itself."""
         config = find_shape("gpt2", {"max_len": length, "vocab_size": self.vocab})
-        plan = plan_observing(config, self.device)
+        plan = plan_observing(Scenario(config), self.device)
         return plan.forward + plan.look, plan.peak - plan.memory["params"]
 
 
@@ -144,8 +146,8 @@ def add_single_runs():
     for name, ((planned, _), ms) in BY_HAND.items():
         GPU_SECONDS[name] = planned, ms / 1e3
     config = find_shape("gpt2", {})
-    whole = plan_training(config, H200, Layout(), batch_size=16, compiled=False).memory.peak
-    GPU_MEMORY["gpt2"] = whole, 9.25e9
+    scenario = Scenario(config, batch_size=16, compiled=False, optimizer="adamw")
+    GPU_MEMORY["gpt2"] = plan_training(scenario, H200).memory.peak, 9.25e9
 
 
 add_single_runs()

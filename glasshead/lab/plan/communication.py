@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 from glasshead.lab.plan.devices import LINK, Device
-from glasshead.lab.plan.layout import Layout
+from glasshead.lab.plan.scenario import Scenario
 from glasshead.lab.plan.shapes import Counts
-from glasshead.model.gpt import GPTConfig
 
 __all__ = ["Collective", "plan_collective", "plan_collectives", "waiting_seconds"]
 
@@ -50,14 +49,11 @@ def plan_collective(
 
 
 def plan_collectives(
-    config: GPTConfig,
+    scenario: Scenario,
     counts: Counts,
     device: Device,
-    layout: Layout,
     *,
     tokens: int,
-    itemsize: int,
-    accumulate: int,
     matrices: dict[tuple[int, int], int],
 ) -> list[Collective]:
     """Plan all that one step sends, but for a few numbers.
@@ -67,6 +63,8 @@ def plan_collectives(
         tokens: of a batch on one GPU.
         matrices: those that Muon makes orthogonal on the busiest GPU, by shape; none for AdamW.
     """
+    config, layout = scenario.config, scenario.layout
+    itemsize, accumulate = scenario.itemsize, scenario.accumulate
     n, L, found = layout.replicas, config.n_layers, list[Collective]()
 
     def add(name: str, what: str, count: int, size: float, group: int, apart: int) -> None:

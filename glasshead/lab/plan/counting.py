@@ -10,43 +10,29 @@ layer costs what the third one does.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
-from glasshead.attention.backends import BACKENDS, BackendCall, BackendResult
 from glasshead.attention.cache import FixedCache
+from glasshead.lab.plan.meta_device import Target, as_on, compute_loss, new_model
 from glasshead.lab.plan.operations import Kernel, Operation, OperationCounter, fuse, summarize
 from glasshead.model.gpt import GPT, GPTConfig
-from glasshead.model.loss import BLOCK, LARGE, head_loss
 from glasshead.training.config import TrainConfig
 from glasshead.training.optim import Muon, muon_and_adamw, orthogonalize
 
 __all__ = [
     "MuonCount",
     "PassCount",
-    "Target",
     "count_muon",
     "count_reading",
     "count_training",
     "pairs",
 ]
-
-
-@dataclass(frozen=True)
-class Target:
-    """What a pass would run on."""
-
-    cuda: bool = False
-    itemsize: int = 4  # bytes of a number in matrix products: 2 for bf16
-    compiled: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,93 +43,6 @@ class PassCount:
     backward: Counter[Operation]
     calls: float  # of torch operations
     memory: dict[str, float]
-
-
-class _AsOnTarget(TorchFunctionMode):
-    """Let meta tensors answer as those of the target do, and cast as autocast does there."""
-
-    def __init__(self, target: Target, autocast: bool) -> None:
-        super().__init__()
-        self.target, self.autocast = target, autocast
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs, cuda = kwargs or {}, self.target.cuda
-        if func == Tensor.is_cuda.__get__:  # type: ignore[attr-defined]
-            return cuda
-        if func == Tensor.is_cpu.__get__:  # type: ignore[attr-defined]
-            return not cuda
-        if func is F.rms_norm and cuda:  # one kernel there, with the traffic of LayerNorm's
-            return torch.layer_norm(args[0], args[1], kwargs["weight"])
-        if func is F.linear and self.autocast:
-            args = [x if x is None else x.bfloat16() for x in args]
-        if func is F.layer_norm and self.autocast and cuda and not self.target.compiled:
-            args = [x.float() if isinstance(x, Tensor) else x for x in args]
-        return func(*args, **kwargs)
-
-
-class _FusedAttention:
-    """Attention backend that dispatches a GPU's operator without asking for a GPU."""
-
-    def why_not(self, call: BackendCall) -> str | None:
-        return None
-
-    def run(self, call: BackendCall) -> BackendResult:
-        # Kernels want as many heads of keys as of queries, but for the one that decodes a token.
-        groups = 1 if call.T == 1 else call.q.shape[1] // call.k.shape[1]
-        k, v = (x.repeat_interleave(groups, 1) if groups > 1 else x for x in (call.k, call.v))
-        context, lse, *_ = torch._scaled_dot_product_flash_attention(
-            call.q, k, v, call.dropout, call.mask.causal, scale=call.scale
-        )
-        return BackendResult(context, lse=lse)
-
-
-class _FusedLoss(torch.autograd.Function):
-    """Stand-in for model/loss_kernel.py, whose Triton kernel cannot run on the meta device."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        V = weight.shape[0]
-        table = F.pad(weight.to(x.dtype), (0, 0, 0, -V % 64))
-        logits = x @ table.t()
-        if bias is not None:
-            logits[:, :V] += bias.to(x.dtype)
-        logits.exp_()  # reads and writes each logit once, as the kernel does
-        ctx.save_for_backward(x, table, logits)
-        ctx.V, ctx.has_bias = V, bias is not None
-        return x.new_zeros((), dtype=torch.float32)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, table, change = ctx.saved_tensors
-        dx = (change @ table) * grad.to(x.dtype)
-        dweight = torch.mm(change.t(), x, out_dtype=torch.float32)[: ctx.V] * grad
-        dbias = change[:, : ctx.V].sum(0, dtype=torch.float32) if ctx.has_bias else None
-        return dx, dweight, dbias
-
-
-@contextmanager
-def _as_on(target: Target, training: bool) -> Iterator[None]:
-    """Make our code treat meta tensors as tensors of the target."""
-    autocast = training and target.itemsize == 2
-    before = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
-    BACKENDS["counted"] = _FusedAttention()
-    torch.set_autocast_enabled("cuda", autocast and target.cuda)  # GPT.features asks
-    torch.set_autocast_dtype("cuda", torch.bfloat16)
-    try:
-        with _AsOnTarget(target, autocast), torch.set_grad_enabled(training):
-            yield
-    finally:
-        del BACKENDS["counted"]
-        torch.set_autocast_enabled("cuda", before[0])
-        torch.set_autocast_dtype("cuda", before[1])
-
-
-def _new_model(config: GPTConfig, target: Target, n_layers: int) -> GPT:
-    backend = "counted" if target.cuda and config.backend != "explicit" else config.backend
-    with torch.device("meta"):
-        return GPT(replace(config, n_layers=n_layers, backend=backend))
 
 
 @lru_cache
@@ -164,8 +63,8 @@ def count_training(
     share = pairs(T, T, config.window) / T**2 if share is None else share
 
     def count(n_layers: int) -> PassCount:
-        with _as_on(target, training=True):
-            return _run_training(_new_model(config, target, n_layers), B, T, target, share)
+        with as_on(target, training=True):
+            return _run_training(new_model(config, target, n_layers), B, T, target, share)
 
     return _extend(count, config.n_layers)
 
@@ -197,7 +96,7 @@ def _run_training(model: GPT, B: int, T: int, target: Target, share: float) -> P
         x = model.features(ids)
         kept, in_use, early_copies = dict(counter.allocated), counter.in_use, copies()
         del kept[counter.number(x)]  # the result is kept in any case
-        loss = _loss(model, x, ids, target, counter)
+        loss = compute_loss(model, x, ids, target, counter)
         memory["copies"] = copies()
         memory["logits"] = counter.peak - in_use - (memory["copies"] - early_copies)
         kept_by_loss, half = set(counter.allocated), len(counter.kernels)
@@ -207,14 +106,14 @@ def _run_training(model: GPT, B: int, T: int, target: Target, share: float) -> P
     memory["activations"] = in_use - early_copies
     memory |= {"late": counter.peak, "without_gradients": counter.peak_without_gradients}
     if target.compiled:
-        again = sum(kept[n] for n in _recomputed(forward, backward, kept, params))
+        again = sum(kept[n] for n in _find_recomputed(forward, backward, kept, params))
         for name in ("activations", "early", "without_gradients"):
             memory[name] -= again
         forward, backward = fuse(forward, kept_by_loss), fuse(backward, counter.allocated)
     return PassCount(summarize(forward, share), summarize(backward, share), counter.calls, memory)
 
 
-def _recomputed(
+def _find_recomputed(
     forward: list[Kernel], backward: list[Kernel], kept: dict[int, int], params: set[int]
 ) -> set[int]:
     """Find what compiled code does not keep: pointwise results that only pointwise kernels need,
@@ -229,24 +128,6 @@ def _recomputed(
     }
 
 
-def _loss(
-    model: GPT, x: Tensor, targets: Tensor, target: Target, counter: OperationCounter
-) -> Tensor:
-    """Compute the loss in the way that `model.loss.feature_loss` picks on the target."""
-    x, y, config, head = x.flatten(0, 1), targets.flatten(), model.config, model.head
-    if config.logit_softcap is None:
-        if not target.cuda and target.itemsize == 4:
-            # It works in blocks of rows: run some of thousands, and count each so many times.
-            N, start = x.shape[0], len(counter.kernels)
-            times = max(1, N * config.vocab_size // (16 * BLOCK))
-            loss = head_loss(x[: N // times], head.weight, head.bias, y[: N // times])
-            counter.kernels[start:] = [kernel.times(times) for kernel in counter.kernels[start:]]
-            return loss
-        if target.cuda and target.itemsize == 2 and config.vocab_size >= LARGE:
-            return _FusedLoss.apply(x.bfloat16(), head.weight, head.bias)
-    return F.cross_entropy(model.logits(x).float(), y)
-
-
 def count_reading(
     config: GPTConfig, B: int, target: Target, T: int, *, past: int = 0, cached: bool = True
 ) -> PassCount:
@@ -259,8 +140,8 @@ def count_reading(
     dtype = torch.bfloat16 if target.itemsize == 2 else torch.float32
 
     def count(n_layers: int) -> PassCount:
-        with _as_on(target, training=False):
-            model = _new_model(config, target, n_layers).to(dtype).eval()
+        with as_on(target, training=False):
+            model = new_model(config, target, n_layers).to(dtype).eval()
             caches = [FixedCache(S) for _ in range(n_layers if cached else 0)]
             for cache in caches:
                 shape = (B, config.n_kv_heads or config.n_heads, past, d_head)
@@ -296,7 +177,7 @@ def count_muon(config: GPTConfig, target: Target, shards: int = 1) -> MuonCount:
     """Count a step of Muon; of `shards` GPUs each makes its share of the matrices orthogonal."""
 
     def new_muon(n_layers: int) -> Muon:
-        muon = muon_and_adamw(_new_model(config, target, n_layers), TrainConfig())._parts[0]
+        muon = muon_and_adamw(new_model(config, target, n_layers), TrainConfig())._parts[0]
         assert isinstance(muon, Muon)
         muon.found_inf = torch.zeros((), device="meta") if target.cuda else None
         for p in muon.param_groups[0]["params"]:
@@ -304,7 +185,7 @@ def count_muon(config: GPTConfig, target: Target, shards: int = 1) -> MuonCount:
         return muon
 
     def count(n_layers: int) -> PassCount:
-        with _as_on(target, training=False):
+        with as_on(target, training=False):
             muon = new_muon(n_layers)
             muon.step()  # allocates the momentum
             with OperationCounter() as counter:
@@ -313,7 +194,7 @@ def count_muon(config: GPTConfig, target: Target, shards: int = 1) -> MuonCount:
         return PassCount(summarize(counter.kernels), Counter(), counter.calls, memory)
 
     step, L, flops = _extend(count, config.n_layers), config.n_layers, 0.0
-    with _as_on(target, training=False):
+    with as_on(target, training=False):
         muon = new_muon(1)
         params = muon.param_groups[0]["params"]
         parts = [part for p in params for part in p.split(muon.rows.get(p, [p.shape[0]]))]

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from glasshead.lab.plan.communication import plan_collective
-from glasshead.lab.plan.counting import PassCount, Target, count_reading
+from glasshead.lab.plan.counting import PassCount, count_reading
 from glasshead.lab.plan.devices import Device
-from glasshead.lab.plan.layout import Layout
+from glasshead.lab.plan.meta_device import Target
+from glasshead.lab.plan.scenario import Scenario
 from glasshead.lab.plan.shapes import count
-from glasshead.model.gpt import GPTConfig
 
 __all__ = ["GeneratingPlan", "plan_generating"]
 
@@ -30,17 +30,12 @@ class GeneratingPlan:
 
 
 def plan_generating(
-    config: GPTConfig,
-    device: Device,
-    *,
-    texts: int = 1,
-    prompt: int | None = None,
-    tensor: int = 1,
-    itemsize: int = 2,
+    scenario: Scenario, device: Device, prompt: int | None = None
 ) -> GeneratingPlan:
     """Plan prompts of `prompt` tokens (max_len - 1 when None), and the token that fills max_len."""
+    config, texts, itemsize = scenario.config, scenario.texts, scenario.itemsize
+    part, tensor = scenario.layout.part_of(config), scenario.layout.tensor
     prompt, target = prompt or max(1, config.max_len - 1), Target(device.on_gpu, itemsize)
-    part = Layout(tensor, tensor=tensor).part_of(config)
     first = count_reading(part, texts, target, prompt)
     then = count_reading(part, texts, target, 1, past=config.max_len - 1)
 

@@ -52,13 +52,13 @@ class Layout:
         return self.data * self.context
 
     @property
-    def sharded(self) -> bool:
+    def is_sharded(self) -> bool:
         return self.parallel == "fsdp" and self.replicas > 1
 
     @property
     def shards(self) -> int:
         """Parts of the training state of what the tensor group leaves to one GPU."""
-        return self.replicas if self.sharded else 1
+        return self.replicas if self.is_sharded else 1
 
     def part_of(self, config: GPTConfig) -> GPTConfig:
         """Return the shape of the part of the model that one GPU of a tensor group has."""

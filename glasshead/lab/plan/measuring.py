@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -13,7 +14,8 @@ from glasshead.lab.plan.devices import DEVICES, Device
 from glasshead.lab.plan.generating import plan_generating
 from glasshead.lab.plan.observing import plan_observing
 from glasshead.lab.plan.operations import OperationCounter
-from glasshead.lab.plan.plans import Scenario
+from glasshead.lab.plan.scenario import Scenario
+from glasshead.lab.plan.training import plan_training
 from glasshead.model.gpt import GPT
 from glasshead.observe.recording import observing
 from glasshead.training.config import TrainConfig
@@ -21,7 +23,9 @@ from glasshead.training.language import Corpus, LanguageTask
 from glasshead.training.loop import Trainer
 from glasshead.training.progress import ProgressListener, Status
 
-__all__ = ["Comparison", "compare", "generating", "observing_heads", "train_steps", "training"]
+__all__ = ["MEASUREMENTS", "Comparison", "compare", "train_steps"]
+
+Figures: TypeAlias = dict[tuple[str, str], float]  # by what is measured and its unit
 
 WARM, STEPS = 5, 6  # training steps that are not timed, and those that are
 WRITTEN, REPEATS = 64, 5  # tokens at most, and runs of which the fastest counts
@@ -44,84 +48,30 @@ class Comparison:
         return self.probed / self.measured
 
 
-def compare(s: Scenario, device: torch.device) -> list[Comparison]:
-    return [*training(s, device), *generating(s, device), *observing_heads(s, device)]
-
-
-def training(s: Scenario, device: torch.device) -> list[Comparison]:
-    times, peak = train_steps(s, device)
-
-    def plan(sheet: Device) -> list[float]:
-        found = s.plan_training(sheet)
-        return [found.step, found.memory.peak]
-
-    return _compare(s, device, plan, {("train", "s"): min(times), ("train", "B"): peak})
-
-
-def generating(s: Scenario, device: torch.device) -> list[Comparison]:
-    """Measure prompts that leave room for some tokens, the last of which fills max_len."""
-    new = max(2, min(WRITTEN, s.config.max_len // 2))
-    prompt, model = max(1, s.config.max_len - new), _new_model(s, device)
-    prompts = [[1] * prompt] * s.texts
-
-    def write(tokens: int) -> None:
-        list(generate(model, prompts, GREEDY, max_tokens=tokens))
-
-    def seconds_per_token() -> float:
-        steps = generate(model, prompts, GREEDY, max_tokens=new)
-        next(steps)
-        start = _clock(device)
-        list(steps)
-        return (_clock(device) - start) / (new - 1)
-
-    def plan(sheet: Device) -> list[float]:
-        sizes = {"texts": s.texts, "prompt": prompt, "itemsize": s.itemsize}
-        found = plan_generating(s.config, sheet, **sizes)
-        return [found.prefill, found.decode, found.peak]
-
-    write(new)
+def compare(s: Scenario, device: torch.device, parts: str = "tgo") -> list[Comparison]:
+    """Measure training, generating and observing, and compare them with their plans."""
     measured = {
-        ("prefill", "s"): _time(lambda: write(1), device),
-        ("decode", "s"): min(seconds_per_token() for _ in range(REPEATS)),
-        ("decode", "B"): _size(model) + _peak_of(lambda: write(new), device),
+        key: value for part in parts for key, value in MEASUREMENTS[part](s, device).items()
     }
-    return _compare(s, device, plan, measured)
-
-
-def observing_heads(s: Scenario, device: torch.device) -> list[Comparison]:
-    model = _new_model(s, device)
-    ids = torch.randint(s.config.vocab_size, (1, s.config.max_len), device=device)
-
-    def observe() -> None:
-        with torch.inference_mode(), observing(model, keep="statistics"):
-            model.features(ids)
-
-    def plan(sheet: Device) -> list[float]:
-        found = plan_observing(s.config, sheet, itemsize=s.itemsize)
-        return [found.forward + found.look, found.peak]
-
-    observe()
-    measured = {
-        ("observe", "s"): _time(observe, device),
-        ("observe", "B"): _size(model) + _peak_of(observe, device),
-    }
-    return _compare(s, device, plan, measured)
-
-
-def _compare(
-    s: Scenario,
-    device: torch.device,
-    plan: Callable[[Device], list[float]],
-    measured: dict[tuple[str, str], float],
-) -> list[Comparison]:
-    sheet = None
+    probed, sheet = _expect(s, measure_device(device, s.itemsize)), Figures()
     if device.type == "cuda":
         name = torch.cuda.get_device_name(device).lower()
-        sheet = next((one for word, one in DEVICES.items() if word in name), None)
-    expected = plan(sheet) if sheet else [None] * len(measured)
-    probed = plan(measure_device(device, s.itemsize))
-    rows = zip(measured.items(), probed, expected, strict=True)
-    return [Comparison(*key, value, mine, paper) for (key, value), mine, paper in rows]
+        sheet = next((_expect(s, one) for word, one in DEVICES.items() if word in name), sheet)
+    return [Comparison(*key, measured[key], probed[key], sheet.get(key)) for key in measured]
+
+
+def _expect(s: Scenario, device: Device) -> Figures:
+    train, observe = plan_training(s, device), plan_observing(s, device)
+    write = plan_generating(s, device, _lengths(s)[0])
+    return {
+        ("train", "s"): train.step,
+        ("train", "B"): train.memory.peak,
+        ("prefill", "s"): write.prefill,
+        ("decode", "s"): write.decode,
+        ("decode", "B"): write.peak,
+        ("observe", "s"): observe.forward + observe.look,
+        ("observe", "B"): observe.peak,
+    }
 
 
 def measure_device(device: torch.device, itemsize: int) -> Device:
@@ -135,6 +85,60 @@ def measure_device(device: torch.device, itemsize: int) -> Device:
         peak, read = peak / MATRIX_PEAK, read / READ_PEAK
     like = DEVICES["h100" if cuda else "cpu"]
     return replace(like, half=peak, single=peak, bandwidth=read)
+
+
+def _measure_training(s: Scenario, device: torch.device) -> Figures:
+    times, peak = train_steps(s, device)
+    return {("train", "s"): min(times), ("train", "B"): peak}
+
+
+def _measure_generating(s: Scenario, device: torch.device) -> Figures:
+    """Measure prompts that leave room for some tokens, the last of which fills max_len."""
+    (prompt, new), model = _lengths(s), _new_model(s, device)
+    prompts = [[1] * prompt] * s.texts
+
+    def write(tokens: int) -> float:
+        """Return the seconds of each token after the first."""
+        steps = generate(model, prompts, GREEDY, max_tokens=tokens)
+        next(steps)
+        start = _clock(device)
+        list(steps)
+        return (_clock(device) - start) / max(1, tokens - 1)
+
+    write(new)
+    return {
+        ("prefill", "s"): _time(lambda: write(1), device),
+        ("decode", "s"): min(write(new) for _ in range(REPEATS)),
+        ("decode", "B"): _size(model) + _peak_of(lambda: write(new), device),
+    }
+
+
+def _lengths(s: Scenario) -> tuple[int, int]:
+    """Return the tokens of a prompt, and those after it."""
+    new = max(2, min(WRITTEN, s.config.max_len // 2))
+    return max(1, s.config.max_len - new), new
+
+
+def _measure_observing(s: Scenario, device: torch.device) -> Figures:
+    model = _new_model(s, device)
+    ids = torch.randint(s.config.vocab_size, (1, s.config.max_len), device=device)
+
+    def observe() -> None:
+        with torch.inference_mode(), observing(model, keep="statistics"):
+            model.features(ids)
+
+    observe()
+    return {
+        ("observe", "s"): _time(observe, device),
+        ("observe", "B"): _size(model) + _peak_of(observe, device),
+    }
+
+
+MEASUREMENTS: dict[str, Callable[[Scenario, torch.device], Figures]] = {
+    "t": _measure_training,
+    "g": _measure_generating,
+    "o": _measure_observing,
+}
 
 
 def train_steps(

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import torch
 
-from glasshead.lab.plan.counting import Target, count_reading, pairs
+from glasshead.lab.plan.counting import count_reading, pairs
 from glasshead.lab.plan.devices import Device
+from glasshead.lab.plan.meta_device import Target
+from glasshead.lab.plan.scenario import Scenario
 from glasshead.lab.plan.shapes import count
-from glasshead.model.gpt import GPTConfig
 from glasshead.observe.lags import lag_starts
 from glasshead.observe.statistics import OVERVIEW, cell_side
 from glasshead.observe.tile_engine import BAND, ROWS
@@ -36,8 +37,9 @@ class ObservingPlan:
     tokens_per_s: float
 
 
-def plan_observing(config: GPTConfig, device: Device, *, itemsize: int = 2) -> ObservingPlan:
+def plan_observing(scenario: Scenario, device: Device) -> ObservingPlan:
     """Plan `observing(model, keep="statistics")` of one text of max_len."""
+    config, itemsize = scenario.config, scenario.itemsize
     T, L, H = config.max_len, config.n_layers, config.n_heads
     D, seen = config.d_head or config.d_model // H, L * H * pairs(T, T, config.window)
     reading = count_reading(config, 1, Target(device.on_gpu, itemsize), T, cached=False)

@@ -4,65 +4,15 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from glasshead.errors import ConfigError, did_you_mean
+from glasshead.errors import ConfigError
 from glasshead.lab.plan.devices import Device, find_device
 from glasshead.lab.plan.generating import GeneratingPlan, plan_generating
-from glasshead.lab.plan.layout import Layout
 from glasshead.lab.plan.observing import ObservingPlan, plan_observing
+from glasshead.lab.plan.scenario import Scenario
 from glasshead.lab.plan.shapes import Counts, count
 from glasshead.lab.plan.training import TrainingPlan, plan_training
-from glasshead.model.gpt import GPTConfig
-from glasshead.training.optim import OPTIMIZERS
 
-__all__ = ["Plan", "Scenario", "as_json", "find_fitting", "make_plan"]
-
-BYTES = {"bf16": 2, "float32": 4}
-DEEPEST = 10_000  # layers
-ONE_GPU = Layout()
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """What is to be planned."""
-
-    config: GPTConfig
-    gpu: str = "h200"
-    layout: Layout = ONE_GPU
-    batch_size: int = 32  # sequences of a batch, on all GPUs
-    accumulate: int = 1
-    optimizer: str = "muon"
-    precision: str | None = None  # bf16 on a GPU, float32 on a CPU
-    compiled: bool | None = None  # on a GPU
-    texts: int = 1  # continued at a time
-
-    def __post_init__(self) -> None:
-        for name, table in (("optimizer", OPTIMIZERS), ("precision", BYTES)):
-            value = getattr(self, name)
-            if value is not None and value not in table:
-                raise ConfigError(f"unknown {name} '{value}'", hint=did_you_mean(value, table))
-        for name in ("accumulate", "texts"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} ({getattr(self, name)}) must be at least 1", hint="1")
-        if not 1 <= self.config.n_layers <= DEEPEST:
-            raise ConfigError(
-                f"n_layers ({self.config.n_layers}) must be from 1 to {DEEPEST:,} for a plan",
-                hint="GPT-2 has 12, the largest models about a hundred: --n-layers 12",
-            )
-
-    @property
-    def itemsize(self) -> int:
-        return BYTES[self.precision or ("float32" if self.gpu == "cpu" else "bf16")]
-
-    @property
-    def is_compiled(self) -> bool:
-        return self.gpu != "cpu" if self.compiled is None else self.compiled
-
-    def plan_training(self, device: Device) -> TrainingPlan:
-        return plan_training(
-            self.config, device, self.layout, batch_size=self.batch_size,
-            accumulate=self.accumulate, optimizer=self.optimizer, itemsize=self.itemsize,
-            compiled=self.is_compiled,
-        )  # fmt: skip
+__all__ = ["Plan", "as_json", "find_fitting", "make_plan"]
 
 
 @dataclass(frozen=True)
@@ -79,16 +29,14 @@ class Plan:
 
 
 def make_plan(scenario: Scenario) -> Plan:
-    s, device = scenario, find_device(scenario.gpu)
+    device = find_device(scenario.gpu)
     return Plan(
-        s,
-        count(s.config),
+        scenario,
+        count(scenario.config),
         device,
-        s.plan_training(device),
-        plan_generating(
-            s.config, device, texts=s.texts, tensor=s.layout.tensor, itemsize=s.itemsize
-        ),
-        plan_observing(s.config, device, itemsize=s.itemsize),
+        plan_training(scenario, device),
+        plan_generating(scenario, device),
+        plan_observing(scenario, device),
     )
 
 
@@ -96,7 +44,7 @@ def find_fitting(plan: Plan) -> Scenario | None:
     """Find a change with which training fits: shards, then smaller batches, then more GPUs."""
     for scenario in _changes(plan.scenario):
         try:
-            if plan.fits(scenario.plan_training(plan.device).memory.peak):
+            if plan.fits(plan_training(scenario, plan.device).memory.peak):
                 return scenario
         except ConfigError:  # not divisible
             continue

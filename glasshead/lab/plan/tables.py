@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from glasshead.lab.plan.measuring import Comparison
-from glasshead.lab.plan.plans import Plan, Scenario, find_fitting
+from glasshead.lab.plan.plans import Plan, find_fitting
+from glasshead.lab.plan.scenario import Scenario
 from glasshead.lab.plan.words import Language, texts
 from glasshead.model.layers import ff_width
 

@@ -3,18 +3,11 @@
 from dataclasses import dataclass
 
 from glasshead.lab.plan.communication import Collective, plan_collectives, waiting_seconds
-from glasshead.lab.plan.counting import (
-    MuonCount,
-    PassCount,
-    Target,
-    count_muon,
-    count_training,
-    pairs,
-)
+from glasshead.lab.plan.counting import MuonCount, PassCount, count_muon, count_training, pairs
 from glasshead.lab.plan.devices import Device
-from glasshead.lab.plan.layout import Layout
+from glasshead.lab.plan.meta_device import Target
+from glasshead.lab.plan.scenario import Scenario
 from glasshead.lab.plan.shapes import Counts, count
-from glasshead.model.gpt import GPTConfig
 from glasshead.training.auto_settings import GRAPH_PAYS
 
 __all__ = ["TrainingMemory", "TrainingPlan", "plan_training"]
@@ -52,66 +45,46 @@ class TrainingPlan:
     tokens_per_s: float
 
 
-def plan_training(
-    config: GPTConfig,
-    device: Device,
-    layout: Layout,
-    *,
-    batch_size: int,
-    accumulate: int = 1,
-    optimizer: str = "adamw",
-    itemsize: int = 2,
-    compiled: bool = True,
-) -> TrainingPlan:
-    layout.check(config, batch_size)
-    target, part = Target(device.on_gpu, itemsize, compiled), layout.part_of(config)
-    counts, B, T = count(part), -(-batch_size // layout.data), config.max_len // layout.context
+def plan_training(scenario: Scenario, device: Device) -> TrainingPlan:
+    s, config, layout, itemsize = scenario, scenario.config, scenario.layout, scenario.itemsize
+    layout.check(config, s.batch_size)
+    target, part = Target(device.on_gpu, itemsize, s.is_compiled), layout.part_of(config)
+    counts, B, T = count(part), -(-s.batch_size // layout.data), config.max_len // layout.context
     # The last tokens of a text see most: each GPU gets some early and some late ones.
     share = pairs(config.max_len, config.max_len, config.window) / layout.context / T**2
     batch = count_training(part, B, target, T, share)
-    muon = count_muon(part, target, layout.shards) if optimizer == "muon" else NO_MUON
+    muon = count_muon(part, target, layout.shards) if s.optimizer == "muon" else NO_MUON
 
     forward = device.seconds_by_kind(batch.forward, itemsize)
     backward = device.seconds_by_kind(batch.backward, itemsize)
-    seconds = {kind: accumulate * (forward[kind] + backward[kind]) for kind in forward}
+    seconds = {kind: s.accumulate * (forward[kind] + backward[kind]) for kind in forward}
     by_adamw, speeds = counts.total - muon.params, device.calibration
     moved = muon.bytes + (CLIP * counts.total + ADAMW * by_adamw) / layout.shards
     update = moved / (speeds.stream * device.bandwidth)
     update += muon.flops / (speeds.matmul * device.peak(itemsize))
-    calls = accumulate * batch.calls + UPDATE_CALLS * counts.tensors + muon.calls
+    calls = s.accumulate * batch.calls + UPDATE_CALLS * counts.tensors + muon.calls
     # Neither compiled code nor a CUDA graph waits for Python; several processes record no graph.
     records = device.on_gpu and layout.gpus == 1 and counts.hidden < GRAPH_PAYS
     busy = sum(seconds.values()) + update
-    waits = not (compiled or records)
+    waits = not (s.is_compiled or records)
     seconds["host"] = device.seconds_for_python(calls, busy) if waits else 0.0
-    messages = plan_collectives(
-        config, counts, device, layout, tokens=B * T, itemsize=itemsize, accumulate=accumulate,
-        matrices=muon.matrices,
-    )  # fmt: skip
+    messages = plan_collectives(s, counts, device, tokens=B * T, matrices=muon.matrices)
     seconds["communication"] = waiting_seconds(
         messages,
         units=config.n_layers + 1,
-        forward=accumulate * sum(forward.values()),
-        backward=accumulate * sum(backward.values()),
+        forward=s.accumulate * sum(forward.values()),
+        backward=s.accumulate * sum(backward.values()),
         attention=seconds["attention"],
         last_backward=sum(backward.values()),
     )
     seconds["optimizer"] = update
-    flops = accumulate * batch_size / B * layout.tensor * layout.context * _flops(batch)
-    gathered = 0.0
-    if layout.sharded:  # all but the blocks, this block and the next; one block's gradients
-        block = counts.blocks / config.n_layers
-        gathered = itemsize * (counts.total - counts.blocks + 3 * block) + 4 * block
-    if layout.context > 1:  # keys and values of one layer
-        gathered += sum(m.bytes / m.count for m in messages if m.what == "keys and values, forward")
-    whole = 4.0 * count(config).total if layout.sharded else 0.0
-    memory = _plan_memory(counts, layout, batch, muon, gathered, whole, accumulate)
-    tokens, step = batch_size * accumulate * config.max_len, sum(seconds.values())
+    flops = s.accumulate * s.batch_size / B * layout.tensor * layout.context * _flops(batch)
+    tokens, step = s.batch_size * s.accumulate * config.max_len, sum(seconds.values())
     return TrainingPlan(
         tokens=tokens,
         flops=flops,
         optimizer_flops=muon.flops,
-        memory=memory,
+        memory=_plan_memory(s, counts, batch, muon, messages),
         seconds=seconds,
         collectives=messages,
         share=flops / (layout.gpus * device.peak(itemsize) * step),
@@ -128,23 +101,23 @@ def _flops(batch: PassCount) -> float:
 
 
 def _plan_memory(
-    counts: Counts,
-    layout: Layout,
-    batch: PassCount,
-    muon: MuonCount,
-    gathered: float,
-    whole: float,
-    accumulate: int,
+    s: Scenario, counts: Counts, batch: PassCount, muon: MuonCount, messages: list[Collective]
 ) -> TrainingMemory:
-    cut, need = layout.shards, batch.memory
+    layout, cut, need, gathered = s.layout, s.layout.shards, batch.memory, 0.0
+    if layout.is_sharded:  # all but the blocks, this block and the next; one block's gradients
+        block = counts.blocks / s.config.n_layers
+        gathered = s.itemsize * (counts.total - counts.blocks + 3 * block) + 4 * block
+    if layout.context > 1:  # keys and values of one layer
+        gathered += sum(m.bytes / m.count for m in messages if m.what == "keys and values, forward")
+    whole = 4.0 * count(s.config).total if layout.is_sharded else 0.0
     params = 4.0 * counts.total
     # AdamW keeps two numbers for each parameter and one for each tensor; Muon, one and none.
     state = 8 * counts.total + 4 * counts.tensors - 4 * (muon.params + muon.tensors)
     # Gradients that wait for further batches of a step are not yet sent, so they are whole.
-    gradients = params / (1 if layout.sharded and accumulate > 1 else cut)
-    copies = 0.0 if layout.sharded else need["copies"]
+    gradients = params / (1 if layout.is_sharded and s.accumulate > 1 else cut)
+    copies = 0.0 if layout.is_sharded else need["copies"]
     held = params / cut + state / cut + whole
-    if layout.sharded or accumulate > 1:
+    if layout.is_sharded or s.accumulate > 1:
         running = gathered + gradients + need["without_gradients"] - (need["copies"] - copies)
     else:
         running = gathered + max(need["early"], need["late"])
