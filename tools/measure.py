@@ -32,7 +32,7 @@ import torch
 
 # The parts that a verb is about, by the names they have now or had before.
 OWN = {
-    "train": {"cli", "training", "train"},
+    "train": {"api", "cli", "training", "train"},
     "generate": {"cli", "generation", "generate"},
     "look": {"cli", "generation", "generate", "observe"},
     "page request": {"serve", "page"},

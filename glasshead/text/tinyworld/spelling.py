@@ -7,18 +7,11 @@ from functools import cache
 from unicodedata import normalize
 
 from glasshead.errors import InputError
+from glasshead.text.tinyworld import lexicon
 from glasshead.text.tinyworld.endings import ENDINGS
 from glasshead.text.tinyworld.events import VERBS
 from glasshead.text.tinyworld.grammar import FUNCTION_WORDS
-from glasshead.text.tinyworld.lexicon import (
-    DINNER,
-    HOURS,
-    LUNCH,
-    NOUNS,
-    PLACES,
-    TIMES,
-    check_language,
-)
+from glasshead.text.tinyworld.lexicon import NOUNS, PLACES, check_language
 from glasshead.text.word_tokenizer import find_unknown, segment
 
 __all__ = ["pieces", "spell", "tokenize", "vocabulary"]
@@ -57,7 +50,7 @@ def vocabulary(lang: str) -> tuple[str, ...]:
     phrases = [FUNCTION_WORDS[check_language(lang)]]
     phrases += [noun.word(lang) for noun in NOUNS]
     phrases += [getattr(place, f"{lang}_phrase") for place in PLACES]
-    trilingual = [*TIMES, DINNER, LUNCH, HOURS, *ENDINGS, *VERBS]
+    trilingual = [*lexicon.TIMES, lexicon.DINNER, lexicon.LUNCH, lexicon.HOURS, *ENDINGS, *VERBS]
     for verb in VERBS:
         trilingual += [verb.preposition, *verb.of_actor, *verb.of_thing, *verb.given]
         trilingual += [verb.manner] if verb.manner else []

@@ -8,22 +8,10 @@ from random import Random
 from typing import TypeVar
 
 from glasshead.errors import InputError, did_you_mean
+from glasshead.text.tinyworld import lexicon
 from glasshead.text.tinyworld.endings import ENDINGS, endings_of
 from glasshead.text.tinyworld.events import VERBS, Manner, Verb
-from glasshead.text.tinyworld.lexicon import (
-    DINNER,
-    EVENING,
-    HOURS,
-    LUNCH,
-    MORNING,
-    NOUNS,
-    PLACES,
-    TIMES,
-    YESTERDAY,
-    Noun,
-    Place,
-    Trilingual,
-)
+from glasshead.text.tinyworld.lexicon import NOUNS, PLACES, Noun, Place, Trilingual
 from glasshead.text.tinyworld.story import Story
 
 __all__ = ["SPLITS", "World", "corpus", "pairs", "split_of"]
@@ -110,10 +98,10 @@ class World:
             ending=ENDINGS[0],
             about="actor",
             place=PLACES[0],
-            time=YESTERDAY,
+            time=lexicon.YESTERDAY,
             topic=True,
             manner=VERBS[0].manner,
-            forgotten=DINNER,
+            forgotten=lexicon.DINNER,
         )
 
 
@@ -139,13 +127,13 @@ class _Teller:
         wet, town = "swimmer" in actor.kinds | thing.kinds, "person" in actor.kinds & thing.kinds
         places = _places(verb, wet, town)
         place = self.pick(places) if self.chance(0.8) else None
-        time = self.pick(TIMES) if self.chance(0.8) else None
+        time = self.pick(lexicon.TIMES) if self.chance(0.8) else None
 
         first, topic, circumstance = "", False, None
         given = [c for c in verb.given if place and c.where in place.kinds and not passive]
         if given and self.chance(0.3):
             circumstance = self.pick(given)
-            time = YESTERDAY if time is EVENING else time  # the sun is shining
+            time = lexicon.YESTERDAY if time is lexicon.EVENING else time  # the sun is shining
         else:
             first = self.pick([""] + ["time"] * bool(time) + ["place"] * bool(place))
             topic = not first and self.chance(0.5)
@@ -161,10 +149,11 @@ class _Teller:
         elif not passive:
             manner = verb.manner if self.chance(0.5) else None
             if verb.absorbing and not actor.kinds.isdisjoint({"land", "bird", "person"}):
-                meals = [LUNCH] * (time is not EVENING) + [DINNER] * (time is not MORNING)
+                meals = [lexicon.LUNCH] * (time is not lexicon.EVENING)
+                meals += [lexicon.DINNER] * (time is not lexicon.MORNING)
                 if "food" in thing.kinds:
                     meals = []  # the meal too could be mouldy now
-                forgotten = self.pick([*meals, HOURS]) if self.chance(0.5) else None
+                forgotten = self.pick([*meals, lexicon.HOURS]) if self.chance(0.5) else None
 
         about, endings = "place", endings_of(place, actor, thing) if place else ()
         # After "the door was open" or "the room was dark", that too could be closed now.
