@@ -19,16 +19,6 @@ from glasshead.checkpoint.run import KINDS, Run, RunConfig, load_parameters, par
 from glasshead.checkpoint.run_folder import RunFolder, State
 
 __all__ = [
-    "KINDS",
-    "Exported",
-    "Run",
-    "RunConfig",
-    "RunFolder",
-    "State",
-    "export_model",
-    "import_model",
-    "kind_of",
-    "load",
-    "load_parameters",
-    "parameters",
-]
+    "KINDS", "Exported", "Run", "RunConfig", "RunFolder", "State", "export_model", "import_model",
+    "kind_of", "load", "load_parameters", "parameters",
+]  # fmt: skip

@@ -17,16 +17,9 @@ from torch import Tensor
 from glasshead.errors import CheckpointError
 
 __all__ = [
-    "DTYPES",
-    "atomic_folder",
-    "atomic_path",
-    "atomic_write",
-    "read_tensors",
-    "shard_like",
-    "sync_folder",
-    "write_error",
-    "write_tensors",
-]
+    "DTYPES", "atomic_folder", "atomic_path", "atomic_write", "read_tensors", "shard_like",
+    "sync_folder", "write_error", "write_tensors",
+]  # fmt: skip
 
 DTYPES = {  # by their names in safetensors files
     "F64": torch.float64,
@@ -73,18 +66,17 @@ def sync_folder(folder: Path) -> None:
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a folder to write into. It becomes `path` at the end, or is removed on an error."""
-    made = path.with_name(f".{path.name}.new")
+    new = path.with_name(f".{path.name}.new")
     try:
-        shutil.rmtree(made, ignore_errors=True)
-        made.mkdir(parents=True)
-        yield made
-        os.replace(made, path)
+        shutil.rmtree(new, ignore_errors=True)  # left by a kill
+        new.mkdir(parents=True)
+        yield new
+        os.replace(new, path)
         sync_folder(path.parent)
-    except OSError as error:
-        shutil.rmtree(made, ignore_errors=True)
-        raise write_error(f"cannot create the folder {path}", error) from None
-    except BaseException:
-        shutil.rmtree(made, ignore_errors=True)
+    except BaseException as error:
+        shutil.rmtree(new, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise write_error(f"cannot create the folder {path}", error) from None
         raise
 
 

@@ -138,7 +138,7 @@ def read_json(file: Path) -> dict[str, Any]:
             hint="name a folder that `save_pretrained` of the transformers library wrote",
         ) from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{file} is not valid JSON: {error}", hint=_DOWNLOAD) from None
+        raise InputError(f"{file} cannot be read: {error}", hint=_DOWNLOAD) from None
     if not isinstance(data, dict):
         raise InputError(f"{file} is not a JSON object", hint=_DOWNLOAD)
     return data

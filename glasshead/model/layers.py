@@ -33,22 +33,10 @@ from glasshead.attention.position import (
 from glasshead.errors import ConfigError, did_you_mean
 
 __all__ = [
-    "FEED_FORWARDS",
-    "NORMS",
-    "Activated",
-    "Block",
-    "CrossBlock",
-    "FeedForward",
-    "GatedFeedForward",
-    "Sublayer",
-    "check_numbers",
-    "choose",
-    "ff_width",
-    "gelu",
-    "gelu_tanh",
-    "new_positions",
+    "FEED_FORWARDS", "NORMS", "Activated", "Block", "CrossBlock", "FeedForward", "GatedFeedForward",
+    "Sublayer", "check_numbers", "choose", "ff_width", "gelu", "gelu_tanh", "new_positions",
     "squared_relu",
-]
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from glasshead.model.gpt import GPTConfig

@@ -22,14 +22,8 @@ from glasshead.errors import ConfigError, ShapeError
 from glasshead.model.layers import NORMS, Block, CrossBlock, check_numbers, choose, new_positions
 
 __all__ = [
-    "Decoder",
-    "Encoder",
-    "LayerCaches",
-    "Memory",
-    "Reader",
-    "Transformer",
-    "TransformerConfig",
-]
+    "Decoder", "Encoder", "LayerCaches", "Memory", "Reader", "Transformer", "TransformerConfig",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -25,14 +25,9 @@ from glasshead.training.dataset import Dataset, Sources
 from glasshead.training.task import Task, move_batch
 
 __all__ = [
-    "Corpus",
-    "LanguageTask",
-    "TextConfig",
-    "TextDataset",
-    "pick_vocab_size",
-    "read_corpus",
+    "Corpus", "LanguageTask", "TextConfig", "TextDataset", "pick_vocab_size", "read_corpus",
     "train_tokenizer",
-]
+]  # fmt: skip
 
 MOST_CHARACTERS = 512  # distinct ones, up to which each character becomes an id
 SMALL_TEXT = 5_000_000  # bytes, up to which that is so

@@ -1,16 +1,16 @@
-"""loss.png: the training loss, faint and smoothed, and the validation loss."""
+"""Draw loss.png: the training loss, raw and smoothed, and the validation loss."""
 
 import io
-import json
 from pathlib import Path
 
 from glasshead.checkpoint.files import atomic_write
+from glasshead.checkpoint.run import read_metrics
 
 __all__ = ["draw_losses", "smooth"]
 
 
 def smooth(values: list[float], share: float = 0.05) -> list[float]:
-    """An exponential mean over about `share` of the values, without the pull towards the first.
+    """Return the exponential mean over about `share` of the values, without bias to the first.
 
     >>> smooth([3.0, 3.0, 3.0])
     [3.0, 3.0, 3.0]
@@ -24,11 +24,11 @@ def smooth(values: list[float], share: float = 0.05) -> list[float]:
 
 
 def draw_losses(folder: Path) -> None:
-    from matplotlib.figure import Figure  # the figure alone: no window, no global state
+    """Draw loss.png from the metrics.jsonl of a run's folder."""
+    from matplotlib.figure import Figure  # without pyplot: no window, no global state
     from matplotlib.ticker import MaxNLocator
 
-    text = (folder / "metrics.jsonl").read_text(encoding="utf-8")
-    lines = [json.loads(line) for line in text.splitlines()]
+    lines = read_metrics(folder)
     training = [(line["step"], line["loss"]) for line in lines if "loss" in line]
     validation = [(line["step"], line["val_loss"]) for line in lines if "val_loss" in line]
     figure = Figure(figsize=(8, 4.5), dpi=150, layout="constrained")

@@ -10,14 +10,9 @@ from itertools import pairwise
 from typing import Any
 
 __all__ = [
-    "ProgressBar",
-    "ProgressLines",
-    "ProgressListener",
-    "Status",
-    "format_seconds",
-    "new_listener",
+    "ProgressBar", "ProgressLines", "ProgressListener", "Status", "format_seconds", "new_listener",
     "sparkline",
-]
+]  # fmt: skip
 
 DRAW_SECONDS = 0.1  # at least, between two drawings of the bar
 

@@ -25,14 +25,9 @@ from glasshead.training.dataset import Dataset, Sources
 from glasshead.training.task import Task, move_batch
 
 __all__ = [
-    "PronounConfig",
-    "PronounDataset",
-    "PronounTask",
-    "Stories",
-    "StoryBatch",
-    "predict_referents",
+    "PronounConfig", "PronounDataset", "PronounTask", "Stories", "StoryBatch", "predict_referents",
     "story_batch",
-]
+]  # fmt: skip
 
 NOWHERE = -1  # the answer where there is no pronoun
 

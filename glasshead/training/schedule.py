@@ -1,4 +1,4 @@
-"""The learning rate over a run, as a share of its peak. `done` goes from 0 to 1.
+"""Learning-rate schedules: the share of the peak, when `done` (0 to 1) of the run is done.
 
 trapezoid      ./-----\\    warm-up, constant, then straight down
 cosine         ./--__      warm-up, then half a cosine down

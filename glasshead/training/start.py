@@ -21,17 +21,9 @@ from glasshead.training.translation import PairDataset
 from glasshead.training.world_pairs import WorldDataset
 
 __all__ = [
-    "DATASETS",
-    "Context",
-    "check_same_settings",
-    "describe_settings",
-    "find_dataset",
-    "fine_tune",
-    "join_run",
-    "resume_run",
-    "start_run",
-    "unused_path",
-]
+    "DATASETS", "Context", "check_same_settings", "describe_settings", "find_dataset", "fine_tune",
+    "join_run", "resume_run", "start_run", "unused_path",
+]  # fmt: skip
 
 DATASETS: dict[str, type[Dataset]] = {
     dataset.name: dataset for dataset in (TextDataset, PairDataset, PronounDataset, WorldDataset)
@@ -40,19 +32,12 @@ DATASETS: dict[str, type[Dataset]] = {
 LARGEST = 10**6  # vocabulary; those in use have a quarter of it
 # Settings that may change when a run is resumed: how long it trains, and on which machine.
 CHANGEABLE = (
-    *("steps", "minutes", "patience", "save_every"),
-    *("device", "threads", "parallel", "graph"),
-)
+    "steps", "minutes", "patience", "save_every", "device", "threads", "parallel", "graph"
+)  # fmt: skip
 # Settings of a model that may change when it has parameters already.
 SHAPELESS = {
-    "dropout",
-    "weight_dropout",
-    "max_len",
-    "window",
-    "softcap",
-    "logit_softcap",
-    "backend",
-}
+    "dropout", "weight_dropout", "max_len", "window", "softcap", "logit_softcap", "backend"
+}  # fmt: skip
 
 
 def find_dataset(name: str) -> type[Dataset]:

@@ -24,14 +24,9 @@ from glasshead.model.pretrained.llama import Llama, Qwen2, Qwen3
 from glasshead.model.pretrained.marian import Marian
 
 __all__ = [
-    "FAMILIES",
-    "Family",
-    "ForeignConfig",
-    "HoldingFamily",
-    "ParameterSource",
-    "family_for",
+    "FAMILIES", "Family", "ForeignConfig", "HoldingFamily", "ParameterSource", "family_for",
     "family_of",
-]
+]  # fmt: skip
 
 # One line a family. Of several that can hold a model of ours, the first is taken.
 FAMILIES: dict[str, Family[Any]] = {

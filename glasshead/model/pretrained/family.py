@@ -11,14 +11,8 @@ from torch import Tensor, cat
 from glasshead.errors import ConfigError, InputError, did_you_mean
 
 __all__ = [
-    "Family",
-    "ForeignConfig",
-    "HoldingFamily",
-    "ParameterSource",
-    "qkv",
-    "refused",
-    "unlike",
-]
+    "Family", "ForeignConfig", "HoldingFamily", "ParameterSource", "qkv", "refused", "unlike",
+]  # fmt: skip
 
 C = TypeVar("C")
 
