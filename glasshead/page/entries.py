@@ -1,4 +1,4 @@
-"""What a folder or a .glass file holds, told from its JSON and the headers of its safetensors."""
+"""Describe a model's folder or a .glass file from its JSON and the headers of its safetensors."""
 
 import json
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ from glasshead.page.look_answers import has_words
 
 __all__ = ["Entry", "describe", "entry_of_model", "entry_of_trace"]
 
-_TAKE_ANEW = "take the folder anew, whole"
-WORDS = {"transformer": "translator"}  # what people call our kinds of models
+COPY_AGAIN = "copy the whole folder again"
+KIND_NAMES = {"transformer": "translator"}  # what people call our kinds of models
 CAN: dict[str, tuple[str, ...]] = {
     "gpt": ("atlas", "look", "steps", "write"),
     "translator": ("atlas", "look", "steps", "translate"),
@@ -33,7 +33,7 @@ CAN: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing that is served."""
+    """A model or a .glass file, as the page lists it."""
 
     id: str  # where it lies, from the served folder on
     name: str
@@ -45,7 +45,7 @@ class Entry:
     vocab_size: int | None = None
     can: tuple[str, ...] = ()  # look, write, translate, steps, atlas, chat
 
-    def broken(self, reason: str) -> "Entry":
+    def as_broken(self, reason: str) -> "Entry":
         return replace(self, kind="broken", reason=reason, can=CAN["broken"])
 
 
@@ -72,27 +72,27 @@ def entry_of_model(path: Path, trace: Trace, run: Run | None) -> Entry:
             return describe(path.resolve().name, path)
         case "glass":
             return entry_of_trace(trace)
-    kind = "transformers" if run is None else WORDS.get(run.config.kind, run.config.kind)
+    kind = "transformers" if run is None else KIND_NAMES.get(run.config.kind, run.config.kind)
     return entry_of_trace(trace, kind)
 
 
 def describe(name: str, path: Path) -> Entry:
-    """What lies there; an entry of kind broken if it cannot be what it seems."""
+    """Describe what lies at `path`; an entry of kind "broken" says why it cannot be opened."""
     entry = Entry(name, name.rpartition("/")[2], "broken")
     try:
         match kind_of(path):
             case "glass":
-                found = _of_glass(entry, path)
+                found = _describe_glass_file(entry, path)
             case "transformers":
-                found = _of_transformers(entry, path)
+                found = _describe_transformers(entry, path)
             case _:
-                found = _of_run(entry, path)
+                found = _describe_run(entry, path)
     except GlassheadError as error:
-        return entry.broken(str(error))
+        return entry.as_broken(str(error))
     return replace(found, can=(*CAN[found.kind], *found.can))
 
 
-def _of_run(entry: Entry, path: Path) -> Entry:
+def _describe_run(entry: Entry, path: Path) -> Entry:
     run = RunFolder.open(path)
     config, kind = run.config, run.config.kind
     if kind not in KINDS:
@@ -101,19 +101,22 @@ def _of_run(entry: Entry, path: Path) -> Entry:
         KINDS[kind][0](**config.model)
     except (TypeError, ArithmeticError) as error:
         raise InputError(
-            f"config.json does not describe a {kind}: {error}", hint=_TAKE_ANEW
+            f"config.json does not describe a {kind}: {error}", hint=COPY_AGAIN
         ) from None
-    _check_any([path / "model.safetensors", *run.state_files], config.model)
+    _check_weights([path / "model.safetensors", *run.state_files], config.model)
     run.tokenizer()
     chats = isinstance(config.data.get("imported"), dict) and kind == "gpt"
     template = config.data["imported"].get("chat_template") if chats else None
     return replace(
-        entry, kind=WORDS.get(kind, kind), can=("chat",) if template else (), **_sizes(config.model)
+        entry,
+        kind=KIND_NAMES.get(kind, kind),
+        can=("chat",) if template else (),
+        **_sizes(config.model),
     )
 
 
-def _of_transformers(entry: Entry, path: Path) -> Entry:
-    """As ours where we know the family; else only to be looked at, by their own library."""
+def _describe_transformers(entry: Entry, path: Path) -> Entry:
+    """As one of ours if the family is known; else only for looking, in the transformers library."""
     config = read_json(path / "config.json")
     SafetensorsFolder(path)
     where = "config.json"
@@ -123,17 +126,17 @@ def _of_transformers(entry: Entry, path: Path) -> Entry:
     except (ConfigError, InputError) as error:
         known = config.get("model_type") in FAMILIES
         said = f"only to be looked at: {error}" if known else ""
-        return replace(entry, kind="transformers", reason=said, **_their_sizes(config))
-    chats = family.kind == "gpt" and _has_template(path)
+        return replace(entry, kind="transformers", reason=said, **_transformers_sizes(config))
+    chats = family.kind == "gpt" and _has_chat_template(path)
     return replace(
         entry,
-        kind=WORDS.get(family.kind, family.kind),
+        kind=KIND_NAMES.get(family.kind, family.kind),
         can=("chat",) if chats else (),
         **_sizes(vars(ours)),
     )
 
 
-def _of_glass(entry: Entry, path: Path) -> Entry:
+def _describe_glass_file(entry: Entry, path: Path) -> Entry:
     try:
         with safe_open(path, framework="pt") as file:
             about = file.metadata() or {}
@@ -160,8 +163,8 @@ def _of_glass(entry: Entry, path: Path) -> Entry:
     )
 
 
-def _check_any(files: list[Path], config: Mapping[str, Any]) -> None:
-    """One of these must be whole: safetensors says in its header how long it is."""
+def _check_weights(files: list[Path], config: Mapping[str, Any]) -> None:
+    """Raise unless one of these files is whole, by the sizes in its header."""
     wrong = ""
     for file in files:
         try:
@@ -177,13 +180,13 @@ def _check_any(files: list[Path], config: Mapping[str, Any]) -> None:
         )
         if layers > tensors or width * words > file.stat().st_size:
             raise InputError(
-                f"config.json describes a larger model than {file.name} holds", hint=_TAKE_ANEW
+                f"config.json describes a larger model than {file.name} holds", hint=COPY_AGAIN
             )
         return
-    raise InputError(wrong, hint=_TAKE_ANEW)
+    raise InputError(wrong, hint=COPY_AGAIN)
 
 
-def _has_template(path: Path) -> bool:
+def _has_chat_template(path: Path) -> bool:
     if (path / "chat_template.jinja").is_file():
         return True
     about = path / "tokenizer_config.json"
@@ -195,7 +198,7 @@ def _sizes(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _count(config.get(name)) for name in names}
 
 
-def _their_sizes(config: Mapping[str, Any]) -> dict[str, Any]:
+def _transformers_sizes(config: Mapping[str, Any]) -> dict[str, Any]:
     def first(*names: str) -> int | None:
         return next((n for name in names if (n := _count(config.get(name))) is not None), None)
 

@@ -123,7 +123,7 @@ class Library:
                 served = self._read(entry, place.path, stamp)
             except GlassheadError as error:
                 reason = self._hide_root(str(error))
-                self._remember(name, place, entry.broken(reason))
+                self._remember(name, place, entry.as_broken(reason))
                 raise CheckpointError(f"{name} is broken: {reason}", hint=error.hint) from None
             self._keep(name, served)
             return served

@@ -271,3 +271,20 @@ def test_texts_that_cannot_be_looked_at(cli, run, tmp_path):
     assert "is a file, not a run" in is_a_mistake(cli("look", tmp_path / "x.txt", TEXT))[0]
     (tmp_path / "bad.glass").write_bytes(b"nothing")
     assert "is damaged or not a .glass file" in is_a_mistake(cli("look", tmp_path / "bad.glass"))[0]
+
+
+# -- the page --
+
+
+@pytest.mark.parametrize("name", ["gpt2", "bert"])
+def test_the_page_of_a_transformers_model_has_its_heads_and_no_predictions(
+    cli, theirs, tmp_path, name
+):
+    path = tmp_path / "x.html"
+    assert cli("look", theirs[name], ENGLISH, "-o", path).code == 0
+    data = json.loads(re.search('id="embedded">(.*)</script>\n', path.read_text("utf-8"))[1])
+    [entry] = data["answers"]["GET /api/models"]["json"]["models"]
+    assert (entry["id"], entry["kind"]) == (name, "transformers")
+    maps = [key for key in data["answers"] if "/weights?" in key and "ratio=false" in key]
+    assert len(maps) == 2 * entry["n_layers"] * entry["n_heads"]
+    assert not [key for key in data["answers"] if "ablate" in key]
