@@ -66,12 +66,13 @@ class Engine:
         self._closed = False
 
     @property
-    def running(self) -> int:
+    def n_running(self) -> int:
         """How many texts are being continued."""
         return sum(len(writer.jobs) for writer in list(self._writers.values()))
 
     @property
-    def waiting(self) -> int:
+    def n_waiting(self) -> int:
+        """How many texts wait for room in a batch."""
         return sum(len(writer.line) for writer in list(self._writers.values()))
 
     @property

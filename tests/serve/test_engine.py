@@ -45,7 +45,7 @@ def engine():
     found = Engine(batch=4, waiting=3)
     yield found
     found.close()
-    assert found.running == found.waiting == 0
+    assert found.n_running == found.n_waiting == 0
 
 
 async def heard(stream) -> list[Token]:
@@ -129,7 +129,7 @@ def test_a_stream_that_is_let_go_of_leaves_the_batch(served, engine):
         del never
         gc.collect()
         last = await heard(engine.stream(served, Ask([5], GREEDY, 3)))
-        while engine.running or engine.waiting:
+        while engine.n_running or engine.n_waiting:
             await asyncio.sleep(0.01)
         return last
 
@@ -147,7 +147,7 @@ def test_who_comes_first_is_served_first_and_too_many_are_refused(served, engine
         with pytest.raises(BusyError, match="4 texts are being written and 3 are waiting") as busy:
             engine.stream(served, Ask([3], GREEDY, 2))
         assert 1 <= busy.value.retry_after <= 60
-        assert (engine.running, engine.waiting) == (4, 3)
+        assert (engine.n_running, engine.n_waiting) == (4, 3)
 
         async def wait(number, stream):
             await heard(stream)
@@ -172,7 +172,7 @@ def test_texts_that_would_fill_the_memory_together_wait_for_each_other(served, e
     async def counted(stream):
         nonlocal most
         async for _ in stream:
-            most = max(most, engine.running)
+            most = max(most, engine.n_running)
 
     async def talk():
         streams = [engine.stream(served, Ask([n], GREEDY, 9)) for n in (1, 2, 3)]
@@ -263,7 +263,7 @@ def test_others_can_use_the_model_while_a_batch_is_written(served, engine, monke
         streams = [engine.stream(served, ENDLESS) for _ in range(4)]
         await anext(streams[0])
         await asyncio.to_thread(look)
-        assert engine.running == 4
+        assert engine.n_running == 4
         for stream in streams:
             stream.close()
 

@@ -119,8 +119,8 @@ def test_who_does_not_read_is_not_written_for(server, tmp_path, monkeypatch):
         sock.connect(("127.0.0.1", mine.port))
         head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}"
         sock.sendall(f"{head}\r\nContent-Type: application/json\r\n\r\n".encode() + body)
-        until(lambda: mine.app.state.engine.running)
-        until(lambda: not mine.app.state.engine.running)
+        until(lambda: mine.app.state.engine.n_running)
+        until(lambda: not mine.app.state.engine.n_running)
         assert mine.app.state.engine.tokens < 8000
 
 
@@ -132,7 +132,7 @@ def test_who_reads_too_late_is_told(tmp_path, monkeypatch):
     async def late():
         stream = engine.stream(model, Ask([1], max_tokens=8000))
         await anext(stream)
-        while engine.running:
+        while engine.n_running:
             await asyncio.sleep(0.01)
         with pytest.raises(GlassheadError, match="were not read"):
             await anext(stream)

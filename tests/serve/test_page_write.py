@@ -75,7 +75,7 @@ def test_stop_stops(page, served):
     page.wait_for_selector(".write-foot >> text=stopped")
     n = len(tokens(page))
     assert n < len(TEXT) + 1024
-    until(lambda: served.app.state.engine.running == 0)
+    until(lambda: served.app.state.engine.n_running == 0)
     assert len(tokens(page)) == n
     assert page.get_by_role("button", name="Write", exact=True).is_visible()
 

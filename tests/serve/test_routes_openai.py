@@ -239,7 +239,7 @@ def test_requests_past_the_limit_get_429_and_a_time_to_come_again(server, world_
     for thread in threads:
         thread.start()
     engine = found.app.state.engine
-    until(lambda: engine.running == 2 and engine.waiting == 1)
+    until(lambda: engine.n_running == 2 and engine.n_waiting == 1)
     for streamed in (True, False):
         reply = httpx.post(f"{found.url}/v1/completions", json={**body, "stream": streamed})
         assert reply.status_code == 429
@@ -248,7 +248,7 @@ def test_requests_past_the_limit_get_429_and_a_time_to_come_again(server, world_
     ends.set()  # all three leave half-way
     for thread in threads:
         thread.join()
-    until(lambda: engine.running == engine.waiting == 0)
+    until(lambda: engine.n_running == engine.n_waiting == 0)
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -262,7 +262,7 @@ def test_who_goes_away_leaves_the_batch(served, streamed):
     )
     with socket.create_connection(("127.0.0.1", served.port), timeout=HUNG) as sock:
         sock.sendall(head.encode() + body)
-        until(lambda: engine.running == 1)
+        until(lambda: engine.n_running == 1)
     before = engine.tokens
-    until(lambda: engine.running == 0)
+    until(lambda: engine.n_running == 0)
     assert engine.tokens < before + 8000

@@ -125,8 +125,8 @@ def test_who_leaves_stops_the_writing(served, run):
     with httpx.stream("POST", f"{served.url}/api/write", json=body, timeout=60) as reply:
         lines = reply.iter_lines()  # letting go of it closes the connection
         assert next(lines) == "event: token"
-        assert served.app.state.engine.running == 1
-    until(lambda: served.app.state.engine.running == 0)
+        assert served.app.state.engine.n_running == 1
+    until(lambda: served.app.state.engine.n_running == 0)
 
 
 @pytest.mark.parametrize(
