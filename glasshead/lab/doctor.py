@@ -1,7 +1,7 @@
-"""What this machine has, what each kernel gets, and what is missing.
+"""Examine this machine: what it has, which kernels attention gets, and what is missing.
 
-`examine()` looks and returns Findings; it raises for nothing it meets. `Findings.problems` says
-what is wrong with them and which command mends it.
+`examine()` returns Findings and does not raise. `Findings.problems` lists what is wrong, with the
+command that fixes it.
 """
 
 import importlib
@@ -12,7 +12,7 @@ import shutil
 import sys
 import sysconfig
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -42,8 +42,8 @@ class Torch:
 @dataclass(frozen=True)
 class CPU:
     name: str
-    cores: int  # those that this process may use
-    threads: int | None  # what torch computes with
+    cores: int  # that this process may use
+    threads: int | None  # of torch
     flags: tuple[str, ...]
     amx: str  # "absent", "works", "avoided" (it crashes here), "limited" (by the environment)
     isa_limit: str | None  # ONEDNN_MAX_CPU_ISA
@@ -62,18 +62,18 @@ class Package:
     needs: str  # "torch>=2.11"
     version: str | None  # None: not installed
     fits: bool
-    extra: str | None  # None: glasshead needs it
-    error: str | None = None  # why it cannot be imported; only what is needed is tried
+    extra: str | None  # None: required
+    error: str | None = None  # why it cannot be imported; only required packages are tried
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is missing or broken. `kind` and `about` are put into words elsewhere."""
+    """Something that is missing or broken. doctor_tables.py puts it into words."""
 
     kind: str  # python, torch, package, import, kernel, extra, triton, compiler, headers, font
     about: str
-    needed: bool
-    command: str | None  # what mends it here
+    needed: bool  # else optional
+    command: str | None  # that fixes it on this system
     extra: str | None = None
 
 
@@ -86,7 +86,7 @@ class Findings:
     torch: Torch
     cpu: CPU
     devices: tuple[DeviceReport, ...]
-    warnings: tuple[str, ...]  # what torch said when it was asked for devices
+    warnings: tuple[str, ...]  # of torch, when it looked for devices
     kernels: tuple[Choice, ...]
     triton: str | None
     compiler: str | None
@@ -104,7 +104,8 @@ class Findings:
         if not self.python_fits:
             found.append(Problem("python", self.python, True, None))
         if self.torch.error:
-            command = f'pip install --force-reinstall "{_needs(self.packages, "torch")}"'
+            needs = next((p.needs for p in self.packages if p.name == "torch"), "torch")
+            command = f'pip install --force-reinstall "{needs}"'
             found.append(Problem("torch", self.torch.error, True, command))
         for package in self.packages:
             if package.extra is None and not package.fits:
@@ -124,10 +125,10 @@ class Findings:
             about = f"{device} ({', '.join(dtypes)}): {error}"
             found.append(Problem("kernel", about, True, None))
         for extra in dict.fromkeys(package.extra for package in self.packages):
-            lacking = [p.name for p in self.packages if p.extra == extra and not p.fits]
-            if extra and lacking:
+            missing = [p.name for p in self.packages if p.extra == extra and not p.fits]
+            if extra and missing:
                 command = install_command(extra)
-                found.append(Problem("extra", ", ".join(lacking), False, command, extra))
+                found.append(Problem("extra", ", ".join(missing), False, command, extra))
         if self.cuda and self.triton is None:
             found.append(Problem("triton", "", False, "pip install triton"))
         if self.compiler is None:
@@ -144,11 +145,11 @@ class Findings:
 
 
 def examine() -> Findings:
-    """Look at everything. Must come before torch has computed anything: see `machine.py`."""
+    """Examine everything. Call it before torch computes anything (see `machine.py`)."""
     amx = _amx()
     found, torch = _torch()
-    devices, heard = _devices(torch) if torch else ((), ())
-    # GPUs of one make get the same kernels: the first of each is asked.
+    devices, said = _devices(torch) if torch else ((), ())
+    # GPUs of one model get the same kernels: the first of each is examined.
     kinds = {(d.device.partition(":")[0], d.name): d.device for d in reversed(devices)}
     compilers = [c for c in (os.environ.get("CXX"), "c++", "g++", "clang++", "cl") if c]
     return Findings(
@@ -166,7 +167,7 @@ def examine() -> Findings:
             isa_limit=os.environ.get("ONEDNN_MAX_CPU_ISA"),
         ),
         devices=devices,
-        warnings=heard,
+        warnings=said,
         kernels=tuple(choices([*reversed(kinds.values())])) if torch else (),
         triton=next(filter(None, map(_version, _TRITONS)), None),
         compiler=next(filter(None, map(shutil.which, compilers)), None),
@@ -182,7 +183,7 @@ def as_json(findings: Findings) -> dict[str, Any]:
 
 
 def packages(requirements: Iterable[str]) -> list[Package]:
-    """What is installed of the requirements, written as package metadata writes them.
+    """Find out which requirements are installed; they are written as in package metadata.
 
     >>> packages(["numpy>=2.0", "no-such-thing>=1; extra == 'hf'"])[1].extra
     'hf'
@@ -191,7 +192,7 @@ def packages(requirements: Iterable[str]) -> list[Package]:
     for requirement in requirements:
         needs, _, marker = (part.strip() for part in requirement.partition(";"))
         name, bounds = re.findall(r"^[\w.-]+", needs)[0], dict(re.findall(r"(>=|<)([\w.]+)", needs))
-        if name == "glasshead":  # an extra that contains another
+        if name == "glasshead":  # an extra that includes another
             continue
         version = _version(name)
         fits = version is not None and (
@@ -208,13 +209,14 @@ def _import_error(name: str) -> str | None:
         warnings.simplefilter("ignore")
         try:
             importlib.import_module(name.replace("-", "_"))
-        except Exception as error:  # a library that does not fit raises whatever it likes
+        except Exception as error:  # an incompatible library may raise anything
             return _first_line(error)
     return None
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """
+    """Parse a version into numbers that can be compared.
+
     >>> _numbers("2.13.0+cpu"), _numbers("2.0rc1"), _numbers("")
     ((2, 13, 0), (2, 0), ())
     """
@@ -227,14 +229,10 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _needs(found: Sequence[Package], name: str) -> str:
-    return next((p.needs for p in found if p.name == name and p.extra is None), name)
-
-
 def _requirements() -> list[str]:
     try:
         return metadata.requires("glasshead") or []
-    except metadata.PackageNotFoundError:  # run from its sources: nothing is known to be needed
+    except metadata.PackageNotFoundError:  # not installed, so requirements are unknown
         return []
 
 
@@ -248,12 +246,12 @@ def _version(name: str) -> str | None:
 def _amx() -> str:
     if "amx_tile" not in cpu_flags():
         return "absent"
-    # Only without a limit does the trial tell anything: a limited oneDNN has no AMX to crash in.
+    # A limited oneDNN does not use AMX, so trying it would tell nothing.
     if "ONEDNN_MAX_CPU_ISA" in os.environ:
         return "limited"
     try:
         return "avoided" if settle_half_precision() else "works"
-    except metadata.PackageNotFoundError:  # no torch, so nothing that could crash
+    except metadata.PackageNotFoundError:  # no torch
         return "absent"
 
 
@@ -283,7 +281,7 @@ def _devices(torch: Any) -> tuple[tuple[DeviceReport, ...], tuple[str, ...]]:
             if torch.backends.mps.is_available():
                 memory = torch.mps.recommended_max_memory()
                 found.append(DeviceReport("mps", cpu_name(), memory))
-        except RuntimeError as error:  # a driver that is there and does not work
+        except RuntimeError as error:  # a broken driver
             return tuple(found), (_first_line(error),)
     return tuple(found), tuple(_first_line(warning.message) for warning in heard)
 
@@ -308,13 +306,13 @@ def _memory() -> int | None:
 def _font() -> str | None:
     try:
         from glasshead.observe.fonts import chinese_font
-    except Exception:  # matplotlib is broken, which is a problem of its own
+    except Exception:  # matplotlib is broken, which is reported on its own
         return None
     return chinese_font()
 
 
 def _by_system(commands: dict[str, str], which: Callable[[str], str | None] = shutil.which) -> str:
-    """The command for this system; of Linux's package managers, for the one that is there.
+    """Return the command for this system; on Linux, for the installed package manager.
 
     >>> _by_system({"apt": "apt install x", "dnf": "dnf install y"}, {"dnf": "/bin/dnf"}.get)
     'dnf install y'

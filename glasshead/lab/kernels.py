@@ -1,4 +1,4 @@
-"""Which kernel a call gets on a device and in a dtype: not looked up, but asked for and run."""
+"""Find the kernel that attention uses for a call, device and dtype, by running it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,37 +13,38 @@ DTYPES = ("float32", "bfloat16", "float16", "float64")
 FUSED = ("flash", "cudnn", "efficient", "overrideable")
 CALLS = ("training", "padded", "window", "softcap", "dropout", "decode")
 
-B, H, T, D = 2, 2, 512, 64  # long enough for what is prepared for each shape
+B, H, T, D = 2, 2, 512, 64  # from 512 queries on, training uses cuDNN
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What `backend="auto"` took for a call."""
+    """What `backend="auto"` picks for a call."""
 
     device: str
     dtype: str
     call: str
-    backend: str | None = None  # explicit, sdpa, flex; None: the device has no such dtype
+    backend: str | None = None  # explicit, sdpa, flex; None if the device lacks the dtype
     kernel: str | None = None  # of sdpa: flash, cudnn, efficient, math, ...
-    error: str | None = None  # how it failed
+    error: str | None = None  # the message, if it failed
 
 
 def choices(devices: Sequence[str]) -> Iterator[Choice]:
+    """Yield the choice for each device, dtype and kind of call."""
     for device in devices:
         for dtype in DTYPES:
             for call in CALLS:
-                yield _choice(device, dtype, call)
+                yield _find_choice(device, dtype, call)
 
 
-def _choice(device: str, dtype: str, name: str) -> Choice:
+def _find_choice(device: str, dtype: str, name: str) -> Choice:
     from glasshead.attention.backends import BACKENDS, pick_backend
 
     word = None
     try:
-        call = _call(device, dtype, name)
+        call = _new_call(device, dtype, name)
         backend = pick_backend("auto", call)
         word = next(word for word, other in BACKENDS.items() if other is backend)
-        # To run flex would be to compile it, which takes many seconds.
+        # Running flex would compile it, which takes many seconds.
         kernel = None if word == "flex" else _run(backend, call)
     except TypeError:  # MPS has no float64
         return Choice(device, dtype, name)
@@ -53,7 +54,7 @@ def _choice(device: str, dtype: str, name: str) -> Choice:
     return Choice(device, dtype, name, word, kernel if word == "sdpa" else None)
 
 
-def _call(device: str, dtype: str, name: str) -> "BackendCall":
+def _new_call(device: str, dtype: str, name: str) -> "BackendCall":
     import torch
 
     from glasshead.attention.backends import BackendCall
@@ -74,22 +75,22 @@ def _call(device: str, dtype: str, name: str) -> "BackendCall":
 
 
 def _run(backend: "Backend", call: "BackendCall") -> str:
-    """Run the call, backward too, and name the fused operator that it came down to."""
+    """Run the call, forward and backward; return the name of its fused operator, or "math"."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    seen: list[str] = []
+    operators: list[str] = []
 
     class KernelLog(TorchDispatchMode):
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
         ) -> Any:
-            seen.append(func.name())
+            operators.append(func.name())
             return func(*args, **(kwargs or {}))
 
     with KernelLog():
         context = backend.run(call).context
     if call.needs_grad:
         context.sum().backward()
-    fused = [name for name in seen if "_scaled_dot_product_" in name]
-    # The unfused path has no operator of its own: it falls apart into products and a softmax.
+    fused = [name for name in operators if "_scaled_dot_product_" in name]
+    # The unfused path has no operator of its own, only products and a softmax.
     return next((kernel for kernel in FUSED if any(kernel in name for name in fused)), "math")

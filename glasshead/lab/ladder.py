@@ -42,7 +42,7 @@ FINAL_BATCHES = 200  # of each part of the text, for the table; or fewer likewis
 
 @dataclass(frozen=True, eq=False)
 class LadderText:
-    """A text as characters, nine tenths for training and the last for validation."""
+    """A text as characters: nine tenths for training, the last tenth for validation."""
 
     name: str
     tokenizer: CharTokenizer
@@ -65,7 +65,7 @@ class LadderText:
 
 
 def read_text(source: str | None, report: Report | None = None) -> LadderText:
-    """A file (or whatever `glasshead train` reads), or the generated stories when None."""
+    """Read a file, or whatever `glasshead train` reads; generate stories when None."""
     if source is None:
         name, text = "tinyworld", "\n".join(corpus(STORIES, "zh"))
     else:
@@ -116,9 +116,9 @@ def climb(
     folder: Path | None = None,
     progress: Progress = lambda rung, seed, step, steps: None,
 ) -> Iterator[Climb]:
-    """Train the rungs, each with seeds 0, 1, ...; `folder` is where rung 12 keeps its runs.
+    """Train the rungs, each with seeds 0, 1, ...; rung 12 writes its runs to `folder`.
 
-    What a rung sees depends on the seed alone: all rungs of one block length get the same batches.
+    Batches depend only on the seed and the block length, so rungs can be compared.
     """
     rungs = [RUNGS[number] for number in numbers]
     for rung in rungs:
@@ -126,7 +126,7 @@ def climb(
         if rung.large and steps is None and pick_device("auto").type == "cpu":
             raise ConfigError(
                 f"rung {rung.number} needs a GPU: {rung.steps} steps would take a CPU many hours",
-                hint="leave it out, or say how many steps you will wait for: --steps N",
+                hint="leave it out, or give a number of steps: --steps N",
             )
     for rung in rungs:
         for seed in range(seeds):
@@ -144,7 +144,7 @@ def _train(
     device = pick_device("auto") if rung.large else torch.device("cpu")
     block = rung.model["max_len"]
     fork = torch.random.fork_rng([device] if device.type == "cuda" else [])
-    with fork, _settled(rung.large):
+    with fork, _one_thread_if_small(rung.large):
         torch.manual_seed(seed)
         model = GPT(rung.config(text.tokenizer.vocab_size)).to(device)
         parts = (text.corpus.training, text.corpus.validation)
@@ -152,8 +152,8 @@ def _train(
             TextBatches(ids, batch_size=rung.batch_size, block=block, seed=seed) for ids in parts
         )
         covering = [max(1, len(ids) // (rung.batch_size * block)) for ids in parts]
-        if rung.recorded:
-            fit = _recorded(rung, text, model, seed, steps, folder, progress)
+        if rung.uses_trainer:
+            fit = _fit_by_trainer(rung, text, model, seed, steps, folder, progress)
         else:
             held = val.evenly_spaced(min(CURVE_BATCHES, covering[1]))
             fit = _fit(rung, model, train, held, seed, steps, progress)
@@ -170,11 +170,11 @@ def _train(
 
 
 @contextmanager
-def _settled(large: bool) -> Iterator[None]:
-    """One thread, which is faster for small models than two, and no subnormal numbers.
+def _one_thread_if_small(large: bool) -> Iterator[None]:
+    """Use one thread, which is faster for small models, and flush subnormal numbers to zero.
 
-    The momentum of a token that is rare fades by a tenth at each step. After some 800 steps it is
-    subnormal, and AdamW needs twice the time.
+    The momentum of a rare token shrinks by a tenth at each step. After some 800 steps it is
+    subnormal, and AdamW takes twice the time.
     """
     if large:
         yield
@@ -198,7 +198,7 @@ def _fit(
     steps: int,
     progress: Progress,
 ) -> tuple[float, tuple[Point, ...]]:
-    """Train, and give tokens a second and the curve."""
+    """Train; return tokens per second and the curve."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=rung.lr, fused=True)
     device = model.embedding.weight.device
     half = rung.large and pick_precision("auto", device, model) == "bf16"
@@ -235,28 +235,28 @@ def _evaluate(model: GPT, batches: Sequence[Batch]) -> float:
 
 
 class _Curve(ProgressListener):
-    """Keeps what the training loop says of itself."""
+    """Collects losses and speeds of a training loop."""
 
-    def __init__(self, stepped: Callable[[int], object]) -> None:
-        self._stepped = stepped
+    def __init__(self, progress: Callable[[int], object]) -> None:
+        self._progress = progress
         self.points: list[Point] = []
         self.speeds: list[float] = []
 
     def on_step(self, status: Status) -> None:
-        self._stepped(status.step)
+        self._progress(status.step)
 
     def on_log(self, step: int, values: dict[str, Any]) -> None:
         if "tokens_per_s" in values:
             self.speeds.append(values["tokens_per_s"])
 
     def on_evaluation(
-        self, now: Status, values: dict[str, float], best: bool, sample: str | None
+        self, status: Status, values: dict[str, float], best: bool, sample: str | None
     ) -> None:
-        if now.loss is not None:
-            self.points.append(Point(now.step, now.loss, values["val_loss"]))
+        if status.loss is not None:
+            self.points.append(Point(status.step, status.loss, values["val_loss"]))
 
 
-def _recorded(
+def _fit_by_trainer(
     rung: Rung,
     text: LadderText,
     model: GPT,
@@ -265,7 +265,7 @@ def _recorded(
     folder: Path | None,
     progress: Progress,
 ) -> tuple[float, tuple[Point, ...]]:
-    """The same training by the real loop: a run's folder with metrics, checkpoints and all."""
+    """Train by the real loop, which writes a run's folder with metrics and checkpoints."""
     config = TrainConfig(
         steps=steps, seed=seed, batch_size=rung.batch_size, optimizer="adamw", lr=rung.lr,
         weight_decay=0.01, beta2=0.999, clip=0.0, schedule="constant", warmup=0.0,
@@ -286,11 +286,11 @@ def _recorded(
         about = RunConfig("gpt", asdict(model.config), asdict(config), {"sources": sources, **data})
         path = unused_path(folder, f"rung-{rung.number}-seed-{seed}")
         run = RunFolder.create(path, about, text.tokenizer, model)
-    watch = _Curve(lambda step: progress(rung, seed, step, steps))
-    outcome = Trainer(task, config, run, watch).train()
+    listener = _Curve(lambda step: progress(rung, seed, step, steps))
+    outcome = Trainer(task, config, run, listener).train()
     if outcome.reason == "interrupted":
         raise KeyboardInterrupt
-    return statistics.fmean(watch.speeds or [0.0]), tuple(watch.points)
+    return statistics.fmean(listener.speeds or [0.0]), tuple(listener.points)
 
 
 @dataclass(frozen=True)

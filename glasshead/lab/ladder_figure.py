@@ -1,10 +1,10 @@
-"""What a climb of the ladder gives: a table for the terminal, a picture, a JSON object."""
+"""Show the results of the ladder: a table for the terminal, a picture, a JSON object."""
 
 import io
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any
 
 from rich import box
 from rich.console import RenderableType
@@ -13,79 +13,22 @@ from rich.text import Text
 
 from glasshead.lab.ladder import LadderText, Summary
 from glasshead.lab.rungs import RUNGS
+from glasshead.lab.texts import LANGUAGES, Language, read_texts, texts_in
 
 __all__ = ["ADDS", "as_json", "draw", "label_font", "tables"]
 
-Language = Literal["zh", "en"]
-
+TEXTS = read_texts(__file__)
 # What each rung adds to the one below.
 ADDS: dict[Language, tuple[str, ...]] = {
-    "en": (
-        "embedding and head: a bigram table",
-        "learned positions",
-        "one causal attention head",
-        "four heads, each a quarter as wide",
-        "a linear layer and ReLU",
-        "three blocks instead of one",
-        "residual connections",
-        "output projection, 4× feed-forward",
-        "LayerNorm before each layer",
-        "dropout 0.2",
-        "scale: width 384, 6 layers, block 256",
-        "metrics and checkpoints",
-    ),
-    "zh": (
-        "词嵌入和输出层：二元模型",
-        "可学习的位置",
-        "一个因果注意力头",
-        "四个头，各占四分之一宽",
-        "一个线性层和 ReLU",
-        "三层代替一层",
-        "残差连接",
-        "输出投影，4 倍宽的前馈层",
-        "每层之前加 LayerNorm",
-        "dropout 0.2",
-        "放大：宽 384，6 层，块长 256",
-        "指标和检查点",
-    ),
+    lang: tuple(TEXTS[f"adds.{number}"][lang] for number in RUNGS) for lang in LANGUAGES
 }
-_ENGLISH = {
-    "text": "{name}: {characters:,} characters, {vocabulary:,} distinct; the last tenth validates.",
-    "settings": "Seeds: {seeds}. Steps: {steps}. Losses in nats a character.",
-    "rung": "rung",
-    "adds": "adds",
-    "parameters": "parameters",
-    "train": "training",
-    "val": "validation",
-    "speed": "tokens/s",
-    "step": "step",
-    "curves": "Validation loss as the rungs train",
-    "ends": "Loss at the end",
-    "worse": "Rung {rung} came out {loss:.2f} worse than rung {below}.",
-}
-_CHINESE = {
-    "text": "{name}：{characters:,} 个字符，{vocabulary:,} 种；最后十分之一用于验证。",
-    "settings": "种子数：{seeds}。步数：{steps}。损失单位：nat/字符。",
-    "rung": "级",
-    "adds": "增加",
-    "parameters": "参数",
-    "train": "训练",
-    "val": "验证",
-    "speed": "词元/秒",
-    "step": "步",
-    "curves": "各级训练中的验证损失",
-    "ends": "训练结束时的损失",
-    "worse": "第 {rung} 级比第 {below} 级差了 {loss:.2f}。",
-}
-_TEXTS: dict[Language, dict[str, str]] = {"zh": _CHINESE, "en": _ENGLISH}
-
-WORSE = 0.1  # nats: a rung that loses so much to the one below is pointed out
+WORSE = 0.1  # nats; a line says so if a rung is worse than the one below by more
 
 
 def tables(
     rows: Sequence[Summary], text: LadderText, lang: Language = "en"
 ) -> Iterator[RenderableType]:
-    words = _TEXTS[lang]
+    words = texts_in(lang, TEXTS)
     steps = sorted({climb.steps for row in rows for climb in row.climbs})
     yield Text(words["text"].format(**text.about))
     yield Text(
@@ -93,7 +36,7 @@ def tables(
     )
     table = Table(box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column(Text(words["rung"]), justify="right", no_wrap=True)
-    table.add_column(Text(words["adds"]), overflow="fold")
+    table.add_column(Text(words["what"]), overflow="fold")
     for name in ("parameters", "train", "val", "speed"):
         table.add_column(Text(words[name]), justify="right", no_wrap=True)
     best = min((row.val for row in rows if math.isfinite(row.val)), default=None)
@@ -124,16 +67,16 @@ def as_json(rows: Sequence[Summary], text: LadderText) -> dict[str, Any]:
 
 
 def label_font() -> str | None:
-    """An installed font that has all Chinese characters of the picture."""
+    """Return an installed font with all Chinese characters of the picture."""
     from glasshead.observe.fonts import chinese_font
 
-    return chinese_font("".join([*ADDS["zh"], *_CHINESE.values()]))
+    return chinese_font("".join(words.zh for words in TEXTS.values()))
 
 
 def draw(rows: Sequence[Summary], lang: Language = "en") -> bytes:
-    """ladder.png: curves on the left, where they end on the right.
+    """Draw ladder.png: curves on the left, final losses on the right.
 
-    Chinese needs a font (`label_font`); where there is none the labels are in English.
+    Labels are in English where no font with Chinese characters is installed (`label_font`).
     """
     import matplotlib
     from matplotlib.figure import Figure  # the figure alone: no window, no global state
@@ -146,10 +89,10 @@ def draw(rows: Sequence[Summary], lang: Language = "en") -> bytes:
         height = max(4.4, 1.6 + 0.42 * len(rows))
         figure = Figure(figsize=(12, height), dpi=150, layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=(1.25, 1))
-        # From purple to yellow as the ladder goes up; the palest yellow would vanish on white.
+        # From purple to yellow; the palest yellow would not show on white.
         shades = matplotlib.colormaps["viridis"]
         colors = {row.rung: shades(0.92 * (row.rung - 1) / (len(RUNGS) - 1)) for row in rows}
-        _draw_curves(left, rows, colors, _TEXTS[lang])
+        _draw_curves(left, rows, colors, texts_in(lang, TEXTS))
         _draw_ends(right, rows, colors, lang)
         picture = io.BytesIO()
         figure.savefig(picture, format="png")
@@ -177,7 +120,7 @@ def _draw_curves(axes: Any, rows: Sequence[Summary], colors: Any, words: dict[st
     finals = sorted(end[0] for end in ends if math.isfinite(end[0]))
     starts = [line.get_ydata()[0] for line in axes.lines]
     if finals and starts:
-        # The first points lie far above what is to be compared.
+        # The first points lie far above the losses to compare.
         top = min(max(starts), finals[-1] + 0.5 * max(0.4, finals[-1] - finals[0]))
         margin = 0.05 * max(top - finals[0], 0.1)
         axes.set_ylim(finals[0] - margin, top + margin)
@@ -185,7 +128,7 @@ def _draw_curves(axes: Any, rows: Sequence[Summary], colors: Any, words: dict[st
 
 
 def _label_ends(axes: Any, ends: list[tuple[float, int, int, Any]]) -> None:
-    """Each curve's rung at its end, pushed apart where they would lie on each other."""
+    """Write each rung at the end of its curve, moved apart where labels would overlap."""
     low, high = axes.get_ylim()
     apart, last = 0.045 * (high - low), -math.inf
     for value, step, rung, color in sorted(e for e in ends if math.isfinite(e[0])):
@@ -205,7 +148,7 @@ def _label_ends(axes: Any, ends: list[tuple[float, int, int, Any]]) -> None:
 
 
 def _draw_ends(axes: Any, rows: Sequence[Summary], colors: Any, lang: Language) -> None:
-    words = _TEXTS[lang]
+    words = texts_in(lang, TEXTS)
     for place, row in enumerate(rows):
         color = colors[row.rung]
         axes.plot([row.train, row.val], [place, place], color=color, linewidth=1.2, alpha=0.5)

@@ -1,4 +1,4 @@
-"""The twelve rungs as configs of the one GPT, each by what it adds to the rung below."""
+"""The twelve rungs: configs of one GPT, each with something added to the rung below."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ class Rung:
     lr: float = 1e-2
     steps: int = 2000
     large: bool = False  # needs a GPU
-    recorded: bool = False  # trained by the real loop
+    uses_trainer: bool = False  # and so writes a run's folder
 
     def config(self, vocab_size: int) -> GPTConfig:
         return GPTConfig(vocab_size, **self.model)
@@ -48,7 +48,7 @@ def _rungs() -> dict[int, Rung]:
     for number, adds in enumerate(additions, 1):
         model = {**model, **adds}
         large = scale if number >= 11 else {}
-        rungs[number] = Rung(number, adds, model, **large, recorded=number == 12)
+        rungs[number] = Rung(number, adds, model, **large, uses_trainer=number == 12)
     return rungs
 
 
@@ -56,7 +56,8 @@ RUNGS = _rungs()
 
 
 def parse_rungs(text: str) -> list[int]:
-    """
+    """Return the numbers of the rungs that the text names.
+
     >>> parse_rungs("1,3-5,4")
     [1, 3, 4, 5]
     """
@@ -66,7 +67,7 @@ def parse_rungs(text: str) -> list[int]:
         first, _, last = (end.strip() for end in part.partition("-"))
         last = last if "-" in part else first
         if not all(end.isascii() and end.isdigit() and len(end) < 9 for end in (first, last)):
-            raise InputError(f"'{part.strip()}' in --rungs '{text}' is no rung", hint=hint)
+            raise InputError(f"'{part.strip()}' in --rungs '{text}' is not a rung", hint=hint)
         low, high = int(first), int(last)
         for end in (low, high):
             if end not in RUNGS:

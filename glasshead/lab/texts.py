@@ -14,7 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["LANGUAGES", "Language", "Words", "join_sentences", "join_words", "read_texts"]
+__all__ = [
+    "LANGUAGES",
+    "Language",
+    "Words",
+    "join_sentences",
+    "join_words",
+    "read_texts",
+    "texts_in",
+]
 
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
@@ -67,6 +75,11 @@ def read_texts(module: str) -> dict[str, Words]:
     """Read the texts of a module, given its `__file__`. A name in a table becomes "table.name"."""
     data = tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8"))
     return dict(_flatten(data, ""))
+
+
+def texts_in(lang: Language, texts: Mapping[str, Words]) -> dict[str, str]:
+    """Return the texts in one language."""
+    return {name: words[lang] for name, words in texts.items()}
 
 
 def _flatten(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Words]]:

@@ -1,4 +1,4 @@
-"""Vectors for the words of a demonstration: the textbook's, made from spelling, or from a file."""
+"""Vectors for words: a textbook's, computed from the spelling, or read from a file."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from glasshead.errors import InputError, NotFiniteError, did_you_mean, near_file
 
-__all__ = ["QKV", "TEXTBOOK", "Table", "from_spelling", "nearest", "read_vectors"]
+__all__ = ["QKV", "TEXTBOOK", "Table", "from_spelling", "read_vectors", "suggest"]
 
 Table = Mapping[str, tuple[float, ...]]
 
@@ -33,7 +33,7 @@ _FORMS = 'write {"word": [0.1, 0.2], ...} or {"q": {"word": [...]}, "k": {...}, 
 
 
 class QKV(NamedTuple):
-    """What each word asks with, is found by, and hands over."""
+    """Queries, keys and values by word."""
 
     q: Table
     k: Table
@@ -41,7 +41,7 @@ class QKV(NamedTuple):
 
 
 def from_spelling(word: str) -> tuple[float, ...]:
-    """Three numbers that depend on the spelling alone: always the same, and without meaning.
+    """Return three numbers that depend only on the spelling and mean nothing.
 
     >>> from_spelling("cat") == from_spelling("cat") != from_spelling("cats")
     True
@@ -51,7 +51,7 @@ def from_spelling(word: str) -> tuple[float, ...]:
 
 
 def read_vectors(path: Path) -> QKV:
-    """Vectors from JSON: `{"word": [...], ...}`, or one such object each for q, k and v."""
+    """Read vectors from JSON: `{"word": [...], ...}`, or one such object each for q, k and v."""
     data = _load(path)
     if not isinstance(data, dict):
         raise InputError(f"'{path}' holds {_kind(data)}, not a JSON object", hint=_FORMS)
@@ -60,13 +60,13 @@ def read_vectors(path: Path) -> QKV:
         return QKV(table, table, table)
     if set(data) != {"q", "k", "v"}:
         raise InputError(
-            f"'{path}' holds objects under {_listed(data)}, not under q, k and v", hint=_FORMS
+            f"'{path}' holds objects under {_join_names(data)}, not under q, k and v", hint=_FORMS
         )
     return QKV(*(_table(path, f"{part}: ", data[part]) for part in "qkv"))
 
 
-def nearest(word: str, choices: Iterable[str], most: int = 12) -> str:
-    """`did_you_mean` for many choices: names the nearest, or the first few of them."""
+def suggest(word: str, choices: Iterable[str], most: int = 12) -> str:
+    """Return a hint like `did_you_mean` for many choices: a similar one, or the first few."""
     known = list(dict.fromkeys(choices))
     return did_you_mean(word, get_close_matches(word, known, n=1) or known[:most])
 
@@ -86,8 +86,8 @@ def _load(path: Path) -> Any:
     if not raw.strip():
         raise InputError(f"'{path}' is empty", hint=_FORMS)
     try:
-        # As floats, integers of any length are numbers (or infinite) and never an exception.
-        return json.loads(raw, parse_int=float, object_pairs_hook=_unique)
+        # As floats, very long integers become infinite instead of raising.
+        return json.loads(raw, parse_int=float, object_pairs_hook=_check_unique)
     except json.JSONDecodeError as error:
         raise InputError(
             f"'{path}' is not JSON: {error.msg} at line {error.lineno}, column {error.colno}",
@@ -102,12 +102,12 @@ def _load(path: Path) -> Any:
         raise InputError(f"'{path}' is nested too deeply", hint=_FORMS) from None
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _check_unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         word = unicodedata.normalize("NFC", key)
         if word in found:
-            raise InputError(f"{key!r} stands twice in the vectors file", hint="keep one of them")
+            raise InputError(f"{key!r} occurs twice in the vectors file", hint="keep one of them")
         found[word] = value
     return found
 
@@ -144,7 +144,7 @@ def _vector(path: Path, name: str, value: Any) -> tuple[float, ...]:
 
 
 def _kind(value: Any) -> str:
-    """What JSON calls it, with the value.
+    """Describe a JSON value.
 
     >>> _kind("0.5"), _kind([1.0]), _kind(None)
     ("the string '0.5'", 'a list of 1', 'null')
@@ -162,7 +162,7 @@ def _kind(value: Any) -> str:
             return f"the number {value:g}"
 
 
-def _listed(words: Iterable[str]) -> str:
+def _join_names(words: Iterable[str]) -> str:
     names = [short(word) for word in words]
     return ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
 
@@ -172,4 +172,4 @@ def _neighbours(path: Path) -> str:
     if not folder.is_dir():
         return near_file(path, _FORMS)
     names = [str(file) for file in sorted(folder.glob("*.json"))]
-    return nearest(str(path), names) if names else _FORMS
+    return suggest(str(path), names) if names else _FORMS

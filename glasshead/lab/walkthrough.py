@@ -17,9 +17,16 @@ import numpy as np
 
 from glasshead.attention import steps
 from glasshead.errors import InputError, did_you_mean
-from glasshead.lab.vectors import QKV, TEXTBOOK, Table, from_spelling, nearest, read_vectors
+from glasshead.lab.vectors import (
+    QKV,
+    TEXTBOOK,
+    Table,
+    from_spelling,
+    read_vectors,
+    suggest,
+)
 
-__all__ = ["Source", "Walkthrough", "as_json", "find", "walk", "words_of"]
+__all__ = ["Source", "Walkthrough", "as_json", "find", "split_words", "walk"]
 
 Source = Literal["textbook", "spelling", "file"]
 
@@ -33,19 +40,19 @@ _UNSPACED = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class Walkthrough:
-    """A sentence, how its words were turned into vectors, and every number that followed."""
+    """A sentence, where its vectors come from, and all numbers of its attention."""
 
     sentence: str
     words: list[str]
     sources: list[Source]
-    query: int | None  # index of the word that asks; None: all of them do
+    query: int | None  # index of a word; None for all words
     scaled: bool
     causal: bool
     steps: steps.Steps
 
     @property
     def labels(self) -> list[str]:
-        """The words, with a number behind those that occur more than once."""
+        """The words, numbered where they occur more than once."""
         total, seen, labels = Counter(self.words), Counter[str](), []
         for word in self.words:
             seen[word] += 1
@@ -60,8 +67,8 @@ def walk(
     scaled: bool = True,
     causal: bool = False,
 ) -> Walkthrough:
-    """Split the sentence, give each word its vectors, attend. Every mistake is an InputError."""
-    words = words_of(sentence)
+    """Split the sentence, look up vectors, and attend. Raises InputError for bad input."""
+    words = split_words(sentence)
     index = None if query is None else find(words, query)
     if vectors is None:
         sources: list[Source] = ["textbook" if w in TEXTBOOK else "spelling" for w in words]
@@ -77,13 +84,13 @@ def walk(
     return Walkthrough(sentence, words, sources, index, scaled, causal, result)
 
 
-def words_of(sentence: str) -> list[str]:
-    """Words lie between white space; punctuation around them goes.
+def split_words(sentence: str) -> list[str]:
+    """Split at white space, and strip punctuation.
 
-    A sentence without a space in a script that uses none becomes characters:
+    A sentence without spaces in a script that uses none is split into characters:
 
-    >>> words_of("Don't stop, shiny sun!"), words_of("那只小猫 它 饿坏了。"), words_of("小猫，GPT")
-    (["Don't", 'stop', 'shiny', 'sun'], ['那只小猫', '它', '饿坏了'], ['小', '猫', 'GPT'])
+    >>> split_words("Don't stop, shiny sun!"), split_words("小猫，GPT")
+    (["Don't", 'stop', 'shiny', 'sun'], ['小', '猫', 'GPT'])
     """
     try:
         sentence.encode()
@@ -95,7 +102,7 @@ def words_of(sentence: str) -> list[str]:
     text = "".join(" " if _separates(c) else c for c in unicodedata.normalize("NFC", sentence))
     if not re.search(r"\s", sentence.strip()):
         text = _UNSPACED.sub(r" \g<0> ", text)
-    words = [word for word in map(_bare, text.split()) if word]
+    words = [word for word in map(_strip_punctuation, text.split()) if word]
     if not words:
         raise InputError(f"the sentence {sentence!r} has no words", hint='try "Hello shiny sun!"')
     if len(words) > MAX_WORDS:
@@ -107,7 +114,7 @@ def words_of(sentence: str) -> list[str]:
 
 
 def find(words: list[str], query: str) -> int:
-    """Where the query stands; `#2` behind it means its second occurrence.
+    """Return the index of the query in the words; `#2` at its end means its second occurrence.
 
     >>> find(["它", "饿", "它"], "它"), find(["它", "饿", "它"], "它#2")
     (0, 2)
@@ -115,10 +122,10 @@ def find(words: list[str], query: str) -> int:
     word, nth = unicodedata.normalize("NFC", query), 1
     if word not in words and (numbered := re.fullmatch(r"(.+)#(\d{1,9})", word)):
         word, nth = numbered[1], int(numbered[2])
-    word = word if word in words else _bare(word.strip())
+    word = word if word in words else _strip_punctuation(word.strip())
     places = [i for i, other in enumerate(words) if other == word]
     if not places:
-        raise InputError(f"{query!r} is not a word of the sentence", hint=nearest(query, words))
+        raise InputError(f"{query!r} is not a word of the sentence", hint=suggest(query, words))
     if not 1 <= nth <= len(places):
         times = "once" if len(places) == 1 else f"{len(places)} times"
         raise InputError(
@@ -129,7 +136,7 @@ def find(words: list[str], query: str) -> int:
 
 
 def as_json(walked: Walkthrough) -> dict[str, Any]:
-    """Everything, for programs: full precision, and null where a masked score is -inf."""
+    """Return all numbers in full precision, with null where a masked score is -inf."""
     s, i = walked.steps, walked.query
     matrices = {
         name: _plain(getattr(s, name))
@@ -170,16 +177,16 @@ def _rows(part: str, table: Table, words: list[str], path: Path | None) -> steps
 
 
 def _plain(array: steps.Array) -> list[list[float | None]]:
-    """Rows of numbers as JSON knows them: it has no -inf."""
+    """Return rows of numbers for JSON, which has no -inf."""
     return [[None if x == -math.inf else x for x in row] for row in array.tolist()]
 
 
 def _separates(char: str) -> bool:
-    """Control characters and full-width punctuation stand between words, as white space does."""
+    """Tell whether a character separates words: a control character, or full-width punctuation."""
     kind = unicodedata.category(char)
     wide = unicodedata.east_asian_width(char) in "WF"
     return kind == "Cc" or (kind[0] == "P" and wide)
 
 
-def _bare(piece: str) -> str:
+def _strip_punctuation(piece: str) -> str:
     return piece.strip("".join(c for c in piece if unicodedata.category(c)[0] == "P"))

@@ -1,10 +1,9 @@
-"""A walkthrough as tables for a terminal, in Chinese or English.
+"""Show a walkthrough as tables in a terminal, in Chinese or English.
 
 East Asian characters count as two cells and no table has vertical lines: columns stay straight.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
 
 import numpy as np
 from rich import box
@@ -14,81 +13,23 @@ from rich.table import Table
 from rich.text import Text
 
 from glasshead.attention.steps import Array
+from glasshead.lab.texts import Language, read_texts, texts_in
 from glasshead.lab.walkthrough import Walkthrough
 
-__all__ = ["Language", "bar", "tables"]
-
-Language = Literal["zh", "en"]
+__all__ = ["bar", "tables"]
 
 _WORD_CELLS = 20  # a longer word is cut
 _SHOWN = 4  # a longer vector is cut
 _BAR_CELLS = 24
 
-_ENGLISH = {
-    "words": "Words: {n}. Numbers in a vector: {d}.",
-    "textbook": "Vectors of the textbook example: {words}.",
-    "spelling": "Vectors made from the spelling, without any meaning: {words}. The arithmetic is "
-    "real, what these words look at is not.",
-    "file": "Vectors from your file.",
-    "query": "Query: {word}, word {place} of {n}.",
-    "again": "{word} occurs {times} times: --query {word}#N takes the Nth.",
-    "1": "1. Scores: q · k, multiplied number by number and added up",
-    "2": "2. Scale: scores divided by √{d} = {root:.4f}",
-    "2 off": "2. Scale: left out (--no-scale)",
-    "mask": "Mask (--causal): a word does not see the words after it",
-    "mask off": "Mask: none, every word sees every word",
-    "3": "3. Softmax: e to the score, divided by the sum: weights that add up to 1",
-    "largest": "(The largest score is taken off first, which changes no weight.)",
-    "4": "4. Weighted sum: weight × v, added up, is the context",
-    "comma": ", ",
-    "word": "word",
-    "key": "key",
-    "score": "score",
-    "scaled": "scaled",
-    "masked": "masked",
-    "hidden": "hidden",
-    "weight": "weight",
-    "weighted": "weight × v",
-    "sum": "sum",
-    "context": "context",
-    "more": "+{n} more",
-}
-_CHINESE = {
-    "words": "共 {n} 个词，每个向量 {d} 个数。",
-    "textbook": "教科书例子里的向量：{words}。",
-    "spelling": "由写法生成、没有任何含义的向量：{words}。计算是真的，这些词“看”谁并不说明什么。",
-    "file": "向量来自你的文件。",
-    "query": "查询：{word}，第 {place} 个词，共 {n} 个。",
-    "again": "{word} 出现了 {times} 次：--query {word}#N 选第 N 个。",
-    "1": "1. 分数：q · k，逐个数相乘再相加",
-    "2": "2. 缩放：分数除以 √{d} = {root:.4f}",
-    "2 off": "2. 缩放：省略（--no-scale）",
-    "mask": "掩码（--causal）：一个词看不见它后面的词",
-    "mask off": "掩码：没有，每个词都看得见所有的词",
-    "3": "3. Softmax：e 的分数次方，除以总和，得到和为 1 的权重",
-    "largest": "（先减去最大的分数，权重不变。）",
-    "4": "4. 加权求和：权重 × v，相加就是上下文向量",
-    "comma": "、",
-    "word": "词",
-    "key": "键",
-    "score": "分数",
-    "scaled": "缩放后",
-    "masked": "掩码后",
-    "hidden": "看不见",
-    "weight": "权重",
-    "weighted": "权重 × v",
-    "sum": "总和",
-    "context": "上下文",
-    "more": "还有 {n} 个",
-}
-_TEXTS: dict[Language, dict[str, str]] = {"zh": _CHINESE, "en": _ENGLISH}
+TEXTS = read_texts(__file__)
 
 
 def tables(
     walked: Walkthrough, lang: Language = "en", width: int = 80, ascii_only: bool = False
 ) -> Iterator[RenderableType]:
-    """The whole matrices, or one row in detail when the walkthrough has a query."""
-    text = _TEXTS[lang]
+    """Show the whole matrices, or one row in detail if the walkthrough has a query."""
+    text = texts_in(lang, TEXTS)
     yield from _opening(walked, text)
     if walked.query is None:
         yield from _matrices(walked, text, width)
@@ -113,11 +54,11 @@ def _opening(walked: Walkthrough, text: dict[str, str]) -> Iterator[Text]:
 
 def _titles(walked: Walkthrough, text: dict[str, str]) -> list[Text]:
     d = walked.steps.k.shape[-1]
-    second = "2" if walked.scaled else "2 off"
-    mask = "mask" if walked.causal else "mask off"  # no step of its own
+    scale = "scale_title" if walked.scaled else "scale_title_off"
+    mask = "mask_title" if walked.causal else "mask_title_off"  # no step of its own
     return [
         Text("\n" + text[name].format(d=d, root=d**0.5), style="bold cyan")
-        for name in ("1", second, mask, "3", "4")
+        for name in ("scores_title", scale, mask, "softmax_title", "sum_title")
     ]
 
 
@@ -192,7 +133,7 @@ def _detail(
 def _matrix(
     labels: list[str], values: Array, text: dict[str, str], width: int
 ) -> Iterator[RenderableType]:
-    """Queries down, keys across; keys that do not fit beside each other go below each other."""
+    """Show queries as rows and keys as columns, in several blocks if the columns do not fit."""
     cells = [[_number(value) for value in row] for row in values]
     room = width - min(max(map(cell_len, labels)), _WORD_CELLS) - 2
     block: list[int] = []
@@ -242,7 +183,7 @@ def _foot(table: Table, *cells: str) -> None:
 
 
 def _word(label: str) -> Text:
-    """As text, so that `[bold]` in a word stays a word."""
+    """Return the word as `Text`, so that rich does not interpret `[bold]` in it."""
     word = Text(label, no_wrap=True)
     word.truncate(_WORD_CELLS, overflow="ellipsis")
     return word
@@ -261,7 +202,7 @@ def _vector(vector: Sequence[float] | Array, text: dict[str, str]) -> str:
 
 
 def bar(weight: float, ascii_only: bool) -> str:
-    """A weight of 1 fills the bar; eighths of a cell are drawn where the terminal has them."""
+    """Draw a weight as a bar, in eighths of a cell where the terminal has them."""
     eighths = round(weight * _BAR_CELLS * 8)
     if ascii_only:
         return "#" * round(eighths / 8)

@@ -26,7 +26,7 @@ def test_it_shows_the_machine_the_kernels_and_the_packages(cli, examined):
     assert (code, err) == (0, "")
     for words in ("Python", "torch", "float32", "one query, decoding", "sdpa:flash", "numpy"):
         assert words in out
-    assert out.rstrip().endswith("All that is needed is there.")
+    assert out.rstrip().endswith("Everything required is installed.")
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_chinese_is_asked_for(cli, text, tmp_path):
     [
         (["--rungs", "13"], "there is no rung 13"),
         (["--rungs", "7-3"], "runs backwards"),
-        (["--rungs", "all"], "'all' in --rungs 'all' is no rung"),
+        (["--rungs", "all"], "'all' in --rungs 'all' is not a rung"),
         (["--steps", "0"], "--steps '"),
         (["--seeds", "0"], "--seeds '"),
         (["--steps", "many"], "--steps '"),

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import zip_longest
+from typing import TypeAlias
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -12,16 +13,18 @@ from rich.text import Text
 from glasshead.lab.plan.measuring import Comparison
 from glasshead.lab.plan.plans import Plan, find_fitting
 from glasshead.lab.plan.scenario import Scenario
-from glasshead.lab.plan.words import Language, texts
+from glasshead.lab.texts import Language, read_texts, texts_in
 from glasshead.model.layers import ff_width
 
 __all__ = ["amount", "duration", "measurement_table", "plan_tables"]
 
-Words = dict[str, str]
+Texts: TypeAlias = dict[str, str]
+
+TEXTS = read_texts(__file__)
 
 
 def plan_tables(plan: Plan, language: Language = "en") -> Iterator[RenderableType]:
-    words, g = texts(language), plan.generating
+    words, g = texts_in(language, TEXTS), plan.generating
     if plan.device.name == "cpu":
         words = {name: text.replace("GPU", "CPU") for name, text in words.items()}
     yield _title(words["model"])
@@ -32,19 +35,19 @@ def plan_tables(plan: Plan, language: Language = "en") -> Iterator[RenderableTyp
     yield _title(words["generate"].format(texts=g.texts))
     yield _pairs(
         (words["memory"], _by_kind(g.memory, g.peak, words)),
-        (words["prefill"], words["prefill is"].format(
+        (words["prefill"], words["prefill_is"].format(
             prompt=g.prompt, seconds=duration(g.prefill), flops=amount(g.prefill_flops, "FLOP"))),
-        (words["decode"], words["decode is"].format(
+        (words["decode"], words["decode_is"].format(
             seconds=duration(g.decode), bytes=amount(g.decode_bytes, "B"),
             limit=duration(g.limit))),
-        (words["speed"], words["decode speed"].format(speed=amount(g.tokens_per_s))),
+        (words["speed"], words["decode_speed"].format(speed=amount(g.tokens_per_s))),
     )  # fmt: skip
     yield from _fit(plan, g.peak, words)
     o = plan.observing
     yield _title(words["observe"].format(tokens=o.tokens))
     yield _pairs(
         (words["memory"], _by_kind(o.memory, o.peak, words)),
-        (words["look"], words["look is"].format(
+        (words["look"], words["look_is"].format(
             pairs=amount(o.pairs), look=duration(o.look), forward=duration(o.forward))),
         (words["weights"], amount(o.weights, "B")),
     )  # fmt: skip
@@ -55,18 +58,18 @@ def measurement_table(
     found: list[Comparison], device: str, language: Language = "en"
 ) -> Iterator[RenderableType]:
     """Show what was expected beside what was measured."""
-    words = texts(language)
+    words = texts_in(language, TEXTS)
     yield _title(words["here"].format(device=device))
     table = _columns(words["what"], *(words[name] for name in ("measured", "expected", "ratio")))
     for one in found:
         values = one.measured, one.probed
         shown = [duration(v) if one.unit == "s" else amount(v, "B") for v in values]
-        table.add_row(words[f"{one.what} {one.unit}"], *shown, f"{one.ratio:.2f}")
+        table.add_row(words[f"{one.what}_{one.unit}"], *shown, f"{one.ratio:.2f}")
     yield table
     yield Text(words["how"], style="dim")
 
 
-def _model(plan: Plan, words: Words) -> Table:
+def _model(plan: Plan, words: Texts) -> Table:
     s, c, n, layout = plan.scenario, plan.scenario.config, plan.counts, plan.scenario.layout
     parts = {name: amount(getattr(n, name)) for name in ("embedding", "positions", "blocks")}
     shape = asdict(c) | {"n_kv": c.n_kv_heads or c.n_heads, "d_ff": ff_width(c)}
@@ -74,19 +77,19 @@ def _model(plan: Plan, words: Words) -> Table:
     ways = [f"{name} {n}" for name, n in degrees.items() if n > 1 or name == layout.parallel]
     return _pairs(
         (words["parameters"], f"{n.total:,}"),
-        ("", words["of which"].format(**parts, head=amount(n.head))),
-        (words["shape"], words["shape is"].format(**shape)),
-        (words["setting"], words["setting is"].format(
+        ("", words["of_which"].format(**parts, head=amount(n.head))),
+        (words["shape"], words["shape_is"].format(**shape)),
+        (words["setting"], words["setting_is"].format(
             gpus=layout.gpus, gpu=s.gpu, ways=f" ({' x '.join(ways)})" if layout.gpus > 1 else "",
             precision="bf16" if s.itemsize == 2 else "float32",
             compiled=words["compiled"] if s.is_compiled else "")),
-        (words["batch"], words["batch is"].format(
+        (words["batch"], words["batch_is"].format(
             sequences=s.batch_size * s.accumulate, max_len=c.max_len,
             each=-(-s.batch_size // layout.data))),
     )  # fmt: skip
 
 
-def _training(plan: Plan, words: Words) -> RenderableType:
+def _training(plan: Plan, words: Texts) -> RenderableType:
     t = plan.training
     memory = asdict(t.memory)
     peak = memory.pop("peak")
@@ -103,9 +106,9 @@ def _training(plan: Plan, words: Words) -> RenderableType:
         table.add_row(*a, *b)
     table.add_row(words["peak"], amount(peak, "B"), words["step"], duration(t.step))
     about = _pairs(
-        (words["flops"], words["flops are"].format(
+        (words["flops"], words["flops_are"].format(
             token=amount(t.flops / t.tokens, "FLOP"), step=amount(t.flops, "FLOP"))),
-        (words["speed"], words["speed is"].format(
+        (words["speed"], words["speed_is"].format(
             speed=amount(t.tokens_per_s), share=t.share,
             each=amount(t.tokens_per_s / plan.scenario.layout.gpus))),
     )  # fmt: skip
@@ -116,11 +119,11 @@ def _training(plan: Plan, words: Words) -> RenderableType:
     messages.columns[1].justify = "left"
     for c in t.collectives:
         sizes = f"{c.count:,}", str(c.group), amount(c.bytes, "B"), duration(c.seconds)
-        messages.add_row(c.name, words[c.what], *sizes)
+        messages.add_row(c.name, words[f"message.{c.what}"], *sizes)
     return Group(table, about, Text(), messages)
 
 
-def _by_kind(memory: dict[str, float], peak: float, words: Words) -> str:
+def _by_kind(memory: dict[str, float], peak: float, words: Texts) -> str:
     kinds = (
         f"{words['parameters' if name == 'params' else name]} {amount(size, 'B')}"
         for name, size in memory.items()
@@ -128,14 +131,14 @@ def _by_kind(memory: dict[str, float], peak: float, words: Words) -> str:
     return f"{amount(peak, 'B')} = {' + '.join(kinds)}"
 
 
-def _fit(plan: Plan, peak: float, words: Words, advise: bool = False) -> Iterator[RenderableType]:
+def _fit(plan: Plan, peak: float, words: Texts, advise: bool = False) -> Iterator[RenderableType]:
     if plan.fits(peak):
         return
     sizes = {"peak": amount(peak, "B"), "usable": amount(plan.device.usable, "B")}
-    yield Text(words["no fit"].format(**sizes), style="bold red")
+    yield Text(words["no_fit"].format(**sizes), style="bold red")
     if advise:
         better = find_fitting(plan)
-        yield Text(words["hint"].format(flags=_flags(better)) if better else words["no hint"])
+        yield Text(words["hint"].format(flags=_flags(better)) if better else words["no_hint"])
 
 
 def _flags(s: Scenario) -> str:
