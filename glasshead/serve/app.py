@@ -72,8 +72,8 @@ def create_app(library: Library, config: ServeConfig) -> FastAPI:
 def _new_metrics(app: FastAPI) -> Metrics:
     metrics, state = Metrics(), app.state
     gauges = {
-        "running": ("Running requests.", lambda: state.workers.running + state.engine.n_running),
-        "waiting": ("Waiting requests.", lambda: state.workers.waiting + state.engine.n_waiting),
+        "running": ("Running requests.", lambda: state.workers.n_running + state.engine.n_running),
+        "waiting": ("Waiting requests.", lambda: state.workers.n_waiting + state.engine.n_waiting),
         "seen": ("Recorded texts in memory.", lambda: len(state.traces)),
         "seen_bytes": ("Bytes of recorded texts in memory.", lambda: state.traces.bytes),
         "models_loaded": ("Models in memory.", lambda: state.library.n_open),

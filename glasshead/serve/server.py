@@ -103,4 +103,4 @@ def run(app: FastAPI, sock: socket.socket, config: ServeConfig) -> bool:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     server.run(sockets=[sock])
-    return not app.state.workers.running
+    return not app.state.workers.n_running

@@ -79,14 +79,14 @@ class Workers:
     def __init__(self, running: int, waiting: int) -> None:
         self.limit, self.room = running, running + waiting
         self.inside = 0  # running or waiting
-        self.running = 0
+        self.n_running = 0
         self._turn = asyncio.Semaphore(running)
         self._pool = ThreadPoolExecutor(running, thread_name_prefix="work")
         self._seconds = 1.0  # moving average of a request
 
     @property
-    def waiting(self) -> int:
-        return self.inside - self.running
+    def n_waiting(self) -> int:
+        return self.inside - self.n_running
 
     async def run(
         self, request: Request, fn: Callable[..., Result], *args: Any, **kwargs: Any
@@ -94,7 +94,7 @@ class Workers:
         """Call `fn` on a thread when it is the request's turn; raise BusyError if too many wait."""
         if self.inside >= self.room:
             raise BusyError(
-                f"the server is busy: {self.running} requests are running, {self.waiting} waiting",
+                f"{self.n_running} requests are running and {self.n_waiting} are waiting",
                 hint="try again in a moment",
                 retry_after=self._expected_wait(),
             )
@@ -112,7 +112,7 @@ class Workers:
         began = time.monotonic()
         loop = asyncio.get_running_loop()
         result = loop.run_in_executor(self._pool, partial(fn, *args, **kwargs))
-        self.running += 1
+        self.n_running += 1
         # A thread counts as running until it ends, even if its client has disconnected.
         result.add_done_callback(partial(self._release, began))
         try:
@@ -138,7 +138,7 @@ class Workers:
 
     def _release(self, began: float, result: "asyncio.Future[Any]") -> None:
         self.inside -= 1
-        self.running -= 1
+        self.n_running -= 1
         self._turn.release()
         self._seconds += 0.2 * (time.monotonic() - began - self._seconds)
         if not result.cancelled():
@@ -146,7 +146,7 @@ class Workers:
 
     def _expected_wait(self) -> int:
         """Return in how many seconds there is likely room."""
-        return min(60, max(1, math.ceil(self._seconds * (self.waiting + 1) / self.limit)))
+        return min(60, max(1, math.ceil(self._seconds * (self.n_waiting + 1) / self.limit)))
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)

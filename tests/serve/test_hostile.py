@@ -176,7 +176,7 @@ def test_a_model_that_loads_is_work_that_the_end_does_not_wait_for(server, tmp_p
         reply = pool.submit(post, mine, "/v1/completions", model="gpt")
         assert loads.wait(HUNG)
         try:  # the thread may be quicker than the loop that counts it
-            until(lambda: mine.app.state.workers.running == 1)
+            until(lambda: mine.app.state.workers.n_running == 1)
         finally:
             may.set()
         assert reply.result().status_code == 200

@@ -68,7 +68,7 @@ def leave(live, n):
 
 
 def counts(live):
-    return live.app.state.workers.running, live.app.state.workers.waiting
+    return live.app.state.workers.n_running, live.app.state.workers.n_waiting
 
 
 def test_the_server_answers_others_while_it_computes(start):
