@@ -16,12 +16,10 @@ from glasshead.lab.claims.readers import (
     READER_WORDS,
     SHUFFLED,
     Training,
-    answer_by_class,
+    answered_batch,
     best_head,
-    classes_of,
+    count_classes,
     pronoun_rows,
-    referents,
-    tokenizer,
     train_readers,
     unseen_stories,
     untrained_reader,
@@ -34,7 +32,6 @@ from glasshead.lab.texts import join_sentences, read_texts
 from glasshead.model.transformer import Reader
 from glasshead.text.tinyworld import Story, World
 from glasshead.text.tinyworld.lexicon import NOUNS, PLACES
-from glasshead.training.pronouns import story_batch
 
 __all__ = ["CLAIM", "judge", "last_pronoun", "measure"]
 
@@ -73,7 +70,7 @@ def measure(
         key = answers if optimizer == "muon" else f"{answers}, {optimizer}"
         found[key] = {
             **_figures([one.model for one in made], answers, stories, whose),
-            "classes": len(set(classes_of(answers)[referents()].tolist())),
+            "classes": count_classes(answers),
             "rate": made[0].rates.evidence(),
         }
     start = [untrained_reader(seed) for seed in budget.seeds]
@@ -101,7 +98,7 @@ def _figures(
     """For each model: how often it is right, how often the referent is on top, with what weight;
     and what it looks at in the document's own sentence."""
     truth, sentence = Truth.of(stories, LANG), World.seed_story()
-    batch = answer_by_class(story_batch(stories, tokenizer(), LANG), classes_of(answers))
+    batch = answered_batch(stories, answers)
     places, rows = torch.tensor([whose(story) for story in stories]), torch.arange(len(stories))
     found: dict[str, list[Any]] = {name: [] for name in (*FIGURES, "sentence")}
     for model in models:

@@ -15,11 +15,9 @@ from glasshead.lab.claims.readers import (
     LEARNED,
     NAME,
     Training,
-    answer_by_class,
+    answered_batch,
     best_head,
-    classes_of,
     pronoun_rows,
-    tokenizer,
     train_readers,
     unseen_stories,
     untrained_reader,
@@ -30,7 +28,7 @@ from glasshead.lab.referents import Truth
 from glasshead.lab.texts import Words, join_sentences, join_words, read_texts
 from glasshead.model.transformer import Reader
 from glasshead.text.tinyworld import Story
-from glasshead.training.pronouns import StoryBatch, story_batch
+from glasshead.training.pronouns import StoryBatch
 
 __all__ = ["CLAIM", "judge", "measure", "more_attended"]
 
@@ -99,7 +97,7 @@ def _figures(
     models: Sequence[Reader], answers: str, stories: Sequence[Story], pairs: Tensor, choose: Choice
 ) -> dict[str, Any]:
     truth, rows = Truth.of(stories, LANG), torch.arange(len(stories))
-    batch = answer_by_class(story_batch(stories, tokenizer(), LANG), classes_of(answers))
+    batch = answered_batch(stories, answers)
     found: dict[str, Any] = {name: [] for name in ("accuracy", "agreement")}
     found |= {f"{noun}, {place}": [] for place in PLACES for noun in NOUNS}
     found |= {f"distance, {noun}": [] for noun in NOUNS}

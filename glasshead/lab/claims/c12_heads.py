@@ -16,8 +16,8 @@ from glasshead.lab.claims.readers import (
     LEARNED,
     NAME,
     Training,
+    answered_batch,
     seen_stories,
-    tokenizer,
     train_readers,
     unseen_stories,
     untrained_reader,
@@ -28,7 +28,7 @@ from glasshead.lab.texts import Words, join_sentences, read_texts
 from glasshead.model.transformer import Reader
 from glasshead.observe.ablation import ablating
 from glasshead.text.tinyworld import Story
-from glasshead.training.pronouns import NOWHERE, StoryBatch, story_batch
+from glasshead.training.pronouns import NOWHERE, StoryBatch
 
 __all__ = ["CLAIM", "as_trained", "divergence", "judge", "measure"]
 
@@ -56,8 +56,8 @@ def measure(
     """`alter`: changes a reader before its heads are compared."""
     plan, n = training or Training.of(budget), n_stories or (120 if budget.quick else 300)
     made = train_readers(budget, [(NAME, budget.seeds, plan)])[NAME, plan.optimizer]
-    stories, chosen_on = unseen_stories(n), story_batch(seen_stories(n), tokenizer(), LANG)
-    batch, layers = story_batch(stories, tokenizer(), LANG), len(made[0].model.encoder.blocks)
+    stories, chosen_on = unseen_stories(n), answered_batch(seen_stories(n))
+    batch, layers = answered_batch(stories), len(made[0].model.encoder.blocks)
     asked = batch.answers != NOWHERE
     names = ("accuracy", "apart", "unrelated", "apart before", "unrelated before")
     found: dict[str, list[Any]] = {

@@ -9,7 +9,7 @@ from glasshead.lab.claims.verdict import Verdict
 from glasshead.lab.texts import Words
 
 __all__ = [
-    "SEARCH_SEEDS",
+    "SEARCH_SEED",
     "Budget",
     "Claim",
     "Evidence",
@@ -18,8 +18,7 @@ __all__ = [
     "result_seeds",
 ]
 
-# Seeds for choosing a learning rate; no result is ever measured with one of them.
-SEARCH_SEEDS = (1009, 1013, 1019)
+SEARCH_SEED = 1009  # for choosing a learning rate; no result is measured with it
 
 
 def result_seeds(n: int) -> tuple[int, ...]:
@@ -47,9 +46,16 @@ class Budget:
     progress: Callable[[float, str], object] = _no_progress
     jobs: int = 1
 
-    @classmethod
-    def of(cls, quick: bool, progress: Callable[[float, str], object] = _no_progress) -> "Budget":
-        return cls(quick, result_seeds(3 if quick else 5), progress)
+    def step_counter(self, total: int, share: float) -> Callable[[int, str], None]:
+        """Return a function that adds steps to those done and reports them as part of `share`."""
+        done = 0
+
+        def add(steps: int, what: str) -> None:
+            nonlocal done
+            done += steps
+            self.progress(share * done / max(1, total), what)
+
+        return add
 
     def part(self, start: float, share: float, prefix: str = "") -> "Budget":
         """Return the budget of one part, which takes this share of the progress from `start` on."""
@@ -75,6 +81,11 @@ class Finding:
     numbers: Mapping[str, Interval | float]
 
 
+Measure = Callable[[Budget], Evidence]
+Judge = Callable[[Evidence], Finding]
+Draw = Callable[[Evidence, Any, Mapping[str, str]], None]
+
+
 @dataclass(frozen=True)
 class Claim:
     """An experiment and its texts, which are in the TOML file beside its module.
@@ -92,9 +103,9 @@ class Claim:
     """
 
     number: int
-    measure: Callable[[Budget], Evidence]
-    judge: Callable[[Evidence], Finding]
-    draw: Callable[[Evidence, Any, Mapping[str, str]], None]
+    measure: Measure
+    judge: Judge
+    draw: Draw
     texts: Mapping[str, Words]
     title: Words  # a few words
     claim: Words  # what the documents say, in one sentence
@@ -110,9 +121,9 @@ class Claim:
         cls,
         number: int,
         texts: Mapping[str, Words],
-        measure: Callable[[Budget], Evidence],
-        judge: Callable[[Evidence], Finding],
-        draw: Callable[[Evidence, Any, Mapping[str, str]], None],
+        measure: Measure,
+        judge: Judge,
+        draw: Draw,
         **values: object,
     ) -> "Claim":
         """Make a claim whose description is filled in with these values, such as thresholds."""

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from glasshead.lab.attention_maps import Head, record_weights, self_attentions
-from glasshead.lab.claims.claim import SEARCH_SEEDS, Budget
+from glasshead.lab.claims.claim import SEARCH_SEED, Budget
 from glasshead.lab.claims.search import SEARCH_WORDS, RateSearch, search_outward
 from glasshead.lab.processes import map_processes
 from glasshead.lab.referents import Truth, head_figures, rows_of
@@ -44,9 +44,10 @@ __all__ = [
     "State",
     "TrainedReader",
     "Training",
-    "answer_by_class",
+    "answered_batch",
     "best_head",
     "classes_of",
+    "count_classes",
     "load_state",
     "numpy_state",
     "pronoun_rows",
@@ -138,10 +139,19 @@ def classes_of(answers: str) -> Tensor:
     return classes
 
 
-def answer_by_class(batch: StoryBatch, classes: Tensor) -> StoryBatch:
-    """Replace the answers by their classes."""
-    answers = batch.answers.where(batch.answers == NOWHERE, classes[batch.answers.clamp(min=0)])
-    return replace(batch, answers=answers)
+def count_classes(answers: str) -> int:
+    return len(set(classes_of(answers)[referents()].tolist()))
+
+
+def answer_by_class(batch: StoryBatch, answers: str) -> StoryBatch:
+    """Replace each answer by the word that represents its class."""
+    classes, at = classes_of(answers), batch.answers == NOWHERE
+    return replace(batch, answers=batch.answers.where(at, classes[batch.answers.clamp(min=0)]))
+
+
+def answered_batch(stories: Sequence[Story], answers: str = NAME) -> StoryBatch:
+    """Return the stories as a batch with the answers that are asked for."""
+    return answer_by_class(story_batch(stories, tokenizer(), LANG), answers)
 
 
 @cache
@@ -185,7 +195,7 @@ def _search(answers: str, training: Training) -> RateSearch:
     """Search by the loss on stories not trained on, with a seed that no result has."""
     steps = training.search_steps
     return search_factor(
-        lambda factor: _train(answers, SEARCH_SEEDS[0], training, steps, factor)[1], steps
+        lambda factor: _train(answers, SEARCH_SEED, training, steps, factor)[1], steps
     )
 
 
@@ -217,13 +227,12 @@ def _train(
 ) -> tuple[Reader, float]:
     """Return the model, and its loss on stories that it was not trained on."""
     torch.manual_seed(seed)
-    model, classes = Reader(untrained_reader(seed).config), classes_of(answers)
+    model = Reader(untrained_reader(seed).config)
     model.load_state_dict(untrained_reader(seed).state_dict())
     training_batch, held = _training_stories()
     if answers == SHUFFLED:
         training_batch = _shuffle_answers(training_batch)
-    batches = (training_batch, story_batch(held, tokenizer(), LANG))
-    stories = Stories(*(answer_by_class(batch, classes) for batch in batches))
+    stories = Stories(answer_by_class(training_batch, answers), answered_batch(held, answers))
     size = training.batch_size
     task = PronounTask(model, tokenizer(), stories, LANG, batch_size=size, seed=seed)
     config = scaled_config(steps, seed, factor, batch_size=size, optimizer=training.optimizer)
@@ -254,13 +263,8 @@ def train_readers(
     searches = [key for key in dict.fromkeys(_search_key(a, t) for a, _, t in missing)
                 if key not in _RATES]  # fmt: skip
     total = sum(len(FACTORS) * training.search_steps for _, training in searches)
-    total, done = max(1, total + sum(training.steps for *_, training in missing)), 0
-
-    def report(steps: int, what: str) -> None:
-        nonlocal done
-        done += steps
-        budget.progress(0.95 * done / total, what)
-
+    total += sum(training.steps for *_, training in missing)
+    report = budget.step_counter(total, 0.95)
     report(0, "readers")
     found = map_processes(_search, searches, budget.jobs)
     for search, rates in zip(searches, found, strict=True):

@@ -4,7 +4,7 @@ import math
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -55,8 +55,8 @@ class ClaimsPlan:
     def budget(
         self, progress: Callable[[float, str], object] = lambda done, what: None, jobs: int = 1
     ) -> Budget:
-        usual = replace(Budget.of(self.quick, progress), jobs=jobs)
-        return usual if self.seeds is None else replace(usual, seeds=result_seeds(self.seeds))
+        seeds = result_seeds(self.seeds or (3 if self.quick else 5))
+        return Budget(self.quick, seeds, progress, jobs)
 
 
 def suffices(result: StoredResult, plan: ClaimsPlan) -> bool:

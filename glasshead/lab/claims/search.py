@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from glasshead.errors import NotFiniteError
-from glasshead.lab.claims.claim import SEARCH_SEEDS, Budget
+from glasshead.lab.claims.claim import SEARCH_SEED, Budget
 from glasshead.lab.texts import Words, join_sentences, join_words, read_texts
 
 __all__ = [
@@ -129,7 +129,7 @@ def compare_at_best_rates(
         nonlocal at
         budget.progress(at / total, f"{side}, rate {lr:g}")
         at += lr in searching  # how many more there will be is not known
-        return score(run(side, lr, SEARCH_SEEDS[0]))
+        return score(run(side, lr, SEARCH_SEED))
 
     for side in sides:
         if searching:

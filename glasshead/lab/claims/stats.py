@@ -59,21 +59,17 @@ def mean(values: Sequence[float]) -> Interval:
     return _interval(xs.mean(), xs[_draws(len(xs))].mean(axis=1))
 
 
-def difference(a: Sequence[float], b: Sequence[float], *, paired: bool = True) -> Interval:
-    """The mean of a minus that of b. `paired`: a[i] and b[i] come from the same seed."""
-    if paired:
-        return mean((_array(a) - _same(a, b)).tolist())
-    xs, ys = _array(a), _array(b)
-    drawn = xs[_draws(len(xs))].mean(axis=1) - ys[_draws(len(ys), SEED + 1)].mean(axis=1)
-    return _interval(xs.mean() - ys.mean(), drawn)
+def difference(a: Sequence[float], b: Sequence[float]) -> Interval:
+    """The mean of a minus that of b, where a[i] and b[i] come from the same seed."""
+    xs, ys = _pairs(a, b)
+    return mean((xs - ys).tolist())
 
 
-def ratio(a: Sequence[float], b: Sequence[float], *, paired: bool = True) -> Interval:
-    """The mean of a over that of b, for times, norms and counts: b is positive."""
-    xs, ys = _array(a), _same(a, b) if paired else _array(b)
+def ratio(a: Sequence[float], b: Sequence[float]) -> Interval:
+    """The mean of a over that of b, seed by seed, for times, norms and counts: b is positive."""
+    xs, ys = _pairs(a, b)
     at = _draws(len(xs))
-    of = at if paired else _draws(len(ys), SEED + 1)
-    return _interval(xs.mean() / ys.mean(), xs[at].mean(axis=1) / ys[of].mean(axis=1))
+    return _interval(xs.mean() / ys.mean(), xs[at].mean(axis=1) / ys[at].mean(axis=1))
 
 
 def geometric_mean(values: Sequence[float]) -> Interval:
@@ -130,14 +126,14 @@ def _array(values: Sequence[float]) -> np.ndarray:
     return xs
 
 
-def _same(a: Sequence[float], b: Sequence[float]) -> np.ndarray:
+def _pairs(a: Sequence[float], b: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     if len(a) != len(b):
         raise ValueError(f"paired values need equal lengths, got {len(a)} and {len(b)}")
-    return _array(b)
+    return _array(a), _array(b)
 
 
-def _draws(n: int, seed: int = SEED) -> np.ndarray:
-    return np.random.default_rng(seed).integers(n, size=(RESAMPLES, n))  # (resamples, n)
+def _draws(n: int) -> np.ndarray:
+    return np.random.default_rng(SEED).integers(n, size=(RESAMPLES, n))  # (resamples, n)
 
 
 def _interval(value: float, drawn: np.ndarray) -> Interval:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from glasshead.attention.hooks import Layer, PendingCall
 from glasshead.lab.alignments import Langs, story_ids, write_true_translations
 from glasshead.lab.attention_maps import cross_attentions, record_weights
-from glasshead.lab.claims.claim import SEARCH_SEEDS, Budget
+from glasshead.lab.claims.claim import SEARCH_SEED, Budget
 from glasshead.lab.claims.readers import (
     FACTORS,
     State,
@@ -140,13 +140,7 @@ def train_translators(
     searches = [key for key in dict.fromkeys((*key[:2], plan) for key in missing)
                 if key not in _RATES]  # fmt: skip
     cost = len(FACTORS) * plan.search_steps
-    total, done = max(1, cost * len(searches) + plan.steps * len(missing)), 0
-
-    def report(steps: int, what: str) -> None:
-        nonlocal done
-        done += steps
-        budget.progress(0.98 * done / total, what)
-
+    report = budget.step_counter(cost * len(searches) + plan.steps * len(missing), 0.98)
     report(0, "translators")
     found = map_processes(_search, searches, budget.jobs)
     for search, rates in zip(searches, found, strict=True):
@@ -166,7 +160,7 @@ def train_translators(
 def _search(langs: Langs, reach: Reach, plan: TranslatorPlan) -> RateSearch:
     steps = plan.search_steps
     return search_factor(
-        lambda factor: _train(langs, reach, SEARCH_SEEDS[0], plan, steps, factor)[1], steps
+        lambda factor: _train(langs, reach, SEARCH_SEED, plan, steps, factor)[1], steps
     )
 
 

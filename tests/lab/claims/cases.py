@@ -43,7 +43,7 @@ LANGS = pytest.mark.parametrize("lang", ["en", pytest.param("zh", marks=pytest.m
 def measure_small(number, **change):
     """Measure a claim with its small setting, with one thing changed."""
     seeds, settings = SMALL[number]
-    return measured(load_claim(number), Budget(True, seeds), **{**settings, **change})
+    return measure_as_json(load_claim(number), Budget(True, seeds), **{**settings, **change})
 
 
 def stored_evidence(number):
@@ -63,17 +63,17 @@ def evidence_fixture(number):
 
 def verdict_of(claim, budget=QUICK, **change):
     """The verdict of the claim when one thing is changed, through JSON as it is stored."""
-    return claim.judge(measured(claim, budget, **change)).verdict
+    return claim.judge(measure_as_json(claim, budget, **change)).verdict
 
 
-def measured(claim, budget=QUICK, **change):
+def measure_as_json(claim, budget=QUICK, **change):
     return json.loads(json.dumps(claim.measure(budget, **change), allow_nan=False))
 
 
-def stored(number, quick=True):
+def make_result(number, quick=True):
     """A real result of a claim that takes no time: 3, 4 or 13."""
     claim = load_claim(number)
-    evidence = measured(claim, Budget(quick=True, seeds=result_seeds(2)))
+    evidence = measure_as_json(claim, Budget(quick=True, seeds=result_seeds(2)))
     versions, machine = machine_facts(threads=1)
     return StoredResult(
         number=number,

@@ -2,7 +2,7 @@
 
 from glasshead.lab.claims.c01_scale import CLAIM, ONE_HOT
 from glasshead.lab.claims.verdict import Verdict
-from tests.lab.claims.cases import measured, verdict_of
+from tests.lab.claims.cases import measure_as_json, verdict_of
 
 
 def test_it_holds():
@@ -28,13 +28,13 @@ def test_it_does_not_hold_when_queries_and_keys_are_so_large_that_no_scale_helps
 
 def test_it_holds_only_when_the_spread_is_large_enough():
     # Random queries and keys are sharp still, those of a layer no more.
-    finding = CLAIM.judge(measured(CLAIM, spread=0.5))
+    finding = CLAIM.judge(measure_as_json(CLAIM, spread=0.5))
     assert finding.verdict is Verdict.HOLDS_WHEN
     assert finding.words.en.startswith("Holds only for: random queries and keys.")
 
 
 def test_it_is_unclear_when_seeds_fall_on_both_sides_of_the_threshold():
-    evidence = measured(CLAIM)
+    evidence = measure_as_json(CLAIM)
     for source in evidence["top"].values():
         source["raw"][-1] = [ONE_HOT - 0.05, ONE_HOT + 0.01, ONE_HOT + 0.07]
     assert CLAIM.judge(evidence).verdict is Verdict.UNCLEAR

@@ -10,20 +10,18 @@ from glasshead.lab.claims.claim import Budget
 from glasshead.lab.claims.drawing import render
 from glasshead.lab.claims.readers import (
     GENDER,
-    LANG,
     NAME,
     SHUFFLED,
     Training,
-    answer_by_class,
+    answered_batch,
     classes_of,
     referents,
     seen_stories,
-    tokenizer,
     train_readers,
     untrained_reader,
 )
 from glasshead.lab.claims.verdict import Verdict
-from glasshead.training.pronouns import NOWHERE, story_batch
+from glasshead.training.pronouns import NOWHERE
 from tests.lab.claims.cases import BARELY, LANGS, evidence_fixture, measure_small
 
 BUDGET = Budget(True, (1,))
@@ -106,8 +104,7 @@ def test_classes_are_as_many_as_asked_for_and_named_by_one_of_their_words(answer
 
 
 def test_answers_by_class_stay_where_the_pronouns_are():
-    batch = story_batch(seen_stories(11), tokenizer(), LANG)
-    by_gender = answer_by_class(batch, classes_of(GENDER))
+    batch, by_gender = answered_batch(seen_stories(11)), answered_batch(seen_stories(11), GENDER)
     assert torch.equal(by_gender.answers == NOWHERE, batch.answers == NOWHERE)
     assert len(set(by_gender.answers[by_gender.answers != NOWHERE].tolist())) <= 3
 

@@ -13,7 +13,7 @@ from glasshead.lab.claims.drawing import render
 from glasshead.lab.claims.verdict import Verdict
 from glasshead.model.gpt import GPT, GPTConfig
 from tests.lab.calls import count_by_turns
-from tests.lab.claims.cases import LANGS, measured
+from tests.lab.claims.cases import LANGS, measure_as_json
 
 FEW = Budget(quick=True, seeds=(0, 1))
 SMALL = {"lengths": (5, 11), "device": "cpu"}
@@ -23,7 +23,7 @@ def count(**change):
     """Measure with calls of torch in place of seconds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(c08_parallel, "time_by_turns", count_by_turns)
-        return measured(CLAIM, FEW, **SMALL, **change)
+        return measure_as_json(CLAIM, FEW, **SMALL, **change)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_it_does_not_hold_when_positions_are_computed_one_by_one(evidence):
 
 @pytest.mark.deep
 def test_seconds_are_measured_for_each_length_side_and_seed():
-    evidence = measured(CLAIM, FEW, **SMALL, seconds=0.01)
+    evidence = measure_as_json(CLAIM, FEW, **SMALL, seconds=0.01)
     for sides in evidence["seconds"].values():
         for times in sides.values():
             assert [len(some) for some in times] == [2, 2]

@@ -12,7 +12,7 @@ from glasshead.lab.claims.c14_one_batch import CAUSAL, CLAIM, InOneBatch, Looped
 from glasshead.lab.claims.claim import Budget
 from glasshead.lab.claims.verdict import Verdict
 from tests.lab.calls import count_by_turns
-from tests.lab.claims.cases import measured, verdict_of
+from tests.lab.claims.cases import measure_as_json, verdict_of
 
 FEW = Budget(quick=True, seeds=(0, 1))
 SMALL = {"sizes": ((1, 4),)}
@@ -71,7 +71,7 @@ def test_it_holds_only_at_some_sizes():
 
 
 def test_one_cannot_tell_where_seeds_disagree():
-    evidence = measured(CLAIM, FEW, **SMALL)
+    evidence = measure_as_json(CLAIM, FEW, **SMALL)
     times = {"batch": [[1.0, 1.0]], "loop": [[1.0, 2.0]]}
     evidence["seconds"] = dict.fromkeys(evidence["seconds"], times)
     assert CLAIM.judge(evidence).verdict is Verdict.UNCLEAR
@@ -80,7 +80,7 @@ def test_one_cannot_tell_where_seeds_disagree():
 @pytest.mark.deep
 def test_seconds_are_measured_for_each_size_side_and_seed(monkeypatch):
     monkeypatch.undo()  # the clock again; what it says decides nothing here
-    evidence = measured(CLAIM, FEW, sizes=((1, 4), (1, 5)), seconds=0.01)
+    evidence = measure_as_json(CLAIM, FEW, sizes=((1, 4), (1, 5)), seconds=0.01)
     for sides in evidence["seconds"].values():
         assert all(len(sides[side]) == 2 for side in ("batch", "loop"))
         assert all(s > 0 for times in sides.values() for some in times for s in some)

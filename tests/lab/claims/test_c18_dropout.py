@@ -6,7 +6,7 @@ from glasshead.lab.claims.c18_dropout import CLAIM
 from glasshead.lab.claims.claim import Budget
 from glasshead.lab.claims.drawing import render
 from glasshead.lab.claims.verdict import Verdict
-from tests.lab.claims.cases import LANGS, evidence_fixture, measured
+from tests.lab.claims.cases import LANGS, evidence_fixture, measure_as_json
 
 # Dropout of nothing: both sides are the same. So short a text is soon known by heart.
 none = evidence_fixture(18)
@@ -43,7 +43,7 @@ def test_it_does_not_hold_when_dropout_drops_nothing(none):
 
 @pytest.mark.deep
 def test_dropout_keeps_a_net_from_learning_a_text_by_heart():
-    evidence = measured(
+    evidence = measure_as_json(
         CLAIM, Budget(True, (0,)), sizes=(2_000,), steps=100, rates=(1e-2,), dropouts=(0.5,)
     )
     narrower = CLAIM.judge(evidence).numbers["50%: gap narrower by, 2,000 characters, rate 0.01"]
@@ -51,7 +51,7 @@ def test_dropout_keeps_a_net_from_learning_a_text_by_heart():
 
 
 def test_one_cannot_tell_where_nothing_over_fits():
-    evidence = measured(CLAIM, Budget(True, (0,)), sizes=(50_000,), steps=2, rates=(1e-2,),
+    evidence = measure_as_json(CLAIM, Budget(True, (0,)), sizes=(50_000,), steps=2, rates=(1e-2,),
                         dropouts=(0.2,))  # fmt: skip
     assert CLAIM.judge(evidence).verdict is Verdict.UNCLEAR
 

@@ -12,7 +12,7 @@ from glasshead.lab.claims import claim_modules, report
 from glasshead.lab.claims.errata import ERRATA
 from glasshead.lab.claims.report_docs import format_number, markdown
 from glasshead.lab.claims.store import write_result
-from tests.lab.claims.cases import stored
+from tests.lab.claims.cases import make_result
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def folders(tmp_path_factory):
     """Results of three claims, and of a ladder of two rungs."""
     claims, ladder = tmp_path_factory.mktemp("claims"), tmp_path_factory.mktemp("ladder")
     for n in (3, 4, 13):
-        write_result(claims, stored(n), {})
+        write_result(claims, make_result(n), {})
     climb = {"rung": 1, "seed": 0, "steps": 9, "parameters": 1234, "train": 5.5, "val": 5.25,
              "tokens_per_s": 9.0, "curve": [{"step": 9, "train": 5.5, "val": 5.25}]}  # fmt: skip
     row = {"rung": 1, "parameters": 1234, "train": 5.5, "train_sd": 0.01, "val": 5.25,

@@ -9,7 +9,7 @@ import torch
 from glasshead.lab.claims import running, store
 from glasshead.lab.claims.running import ClaimsPlan, measure_claims, suffices
 from glasshead.lab.claims.store import read_result
-from tests.lab.claims.cases import stored
+from tests.lab.claims.cases import make_result
 
 
 def results(numbers, plan, **more):
@@ -63,7 +63,7 @@ def test_a_stored_result_serves_when_it_says_as_much(
     tmp_path, kept_quick, wanted_quick, seeds, good
 ):
     plan = ClaimsPlan(tmp_path, quick=wanted_quick, seeds=seeds)
-    assert suffices(stored(4, quick=kept_quick), plan) is good
+    assert suffices(make_result(4, quick=kept_quick), plan) is good
 
 
 @pytest.mark.deep
@@ -90,7 +90,7 @@ def test_timed_claims_come_last_and_alone(tmp_path, monkeypatch):
 
     def note(number, plan, progress, threads):
         order.append((number, threads))
-        return stored(4)
+        return make_result(4)
 
     monkeypatch.setattr(running, "measure_claim", note)
     list(measure_claims([3, 8, 13, 14], ClaimsPlan(tmp_path, jobs=1)))

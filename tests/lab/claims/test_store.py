@@ -18,12 +18,12 @@ from glasshead.lab.claims.stats import Interval
 from glasshead.lab.claims.store import code_hash, from_json, read_result, to_json, write_result
 from glasshead.lab.claims.verdict import Verdict
 from glasshead.lab.texts import Words
-from tests.lab.claims.cases import stored
+from tests.lab.claims.cases import make_result
 
 floats = st.floats(allow_nan=False)
 
 
-SOME = stored(4)
+SOME = make_result(4)
 
 
 @given(floats, floats, st.sampled_from(Verdict), st.text())
@@ -92,7 +92,7 @@ def test_the_hash_is_that_of_the_code_that_matters(copy, changed, claim, is_othe
 
 
 def test_a_result_of_other_code_is_not_current(copy):
-    one = stored(3)
+    one = make_result(3)
     assert one.is_current
     touch(copy / "c03_causal.py")
     assert not one.is_current
