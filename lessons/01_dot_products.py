@@ -8,7 +8,7 @@
 #
 # To a computer a word is a list of numbers, a **vector**. Real models use hundreds of them, and
 # nobody can say what each one means. We take three and give them a meaning ourselves: is it alive,
-# has it wings, is it a place?
+# does it have wings, is it a place?
 
 import numpy as np
 
@@ -46,9 +46,9 @@ assert products.tolist() == [4, 0, 0]
 # All pairs at once make a table. `scores` is the first step of attention; it stays with us through
 # this course.
 #
-# The row of the park is 0 but for itself: it has nothing in common with the other two. And look at
-# the diagonal: the butterfly scores 8 with itself, the cat only 4. It is not more like itself. It
-# is **longer**.
+# The row of the park is 0 except for itself: it has nothing in common with the other two. And look
+# at the diagonal: the butterfly scores 8 with itself, the cat only 4. It is not more like itself.
+# It is **longer**.
 
 x = np.array([cat, butterfly, park])
 table = scores(x, x)
@@ -68,8 +68,8 @@ assert table.tolist() == [[4, 4, 0], [4, 8, 0], [0, 0, 4]]
 # butterfly. Divide both lengths out and only the direction is left: 0.71 between cat and butterfly,
 # an angle of 45°; 1 with itself, always.
 #
-# Plain attention does **not** divide them out (some newer models do: QK-norm). A longer vector
-# speaks louder, and a model can use that to say: this matters.
+# Plain attention does **not** divide them out (some newer models do: QK-norm). A longer vector gets
+# larger scores, and a model can use that to say: this matters.
 
 length = np.sqrt(table.diagonal())
 cosine = table / np.outer(length, length)
@@ -94,7 +94,7 @@ assert round(np.degrees(np.arccos(cosine[0, 1]))) == 45
 #
 # "Who is alive and has **no** wings?" is [1, −1, 0] in numbers: what we want is positive, what we
 # don't want is negative, what we don't care about is 0. Take the dot product of the question with
-# each word, and the answer floats to the top: cat 2, butterfly 0, park 0.
+# each word, and the answer gets the largest score: cat 2, butterfly 0, park 0.
 #
 # That is the whole secret of attention: **asking is a vector, finding is a dot product.**
 

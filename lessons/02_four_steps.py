@@ -11,8 +11,8 @@
 # "The cat watches a butterfly in the park. **It** is hungry." We see at once that "it" is the cat.
 # How would a machine? It lets "it" ask the other words, in four steps that a pencil can follow.
 #
-# Four numbers for each word: alive, wings, place, pronoun. "It" knows nothing of itself but that it
-# is a pronoun.
+# Four numbers for each word: alive, wings, place, pronoun. "It" knows nothing about itself except
+# that it is a pronoun.
 
 import numpy as np
 
@@ -43,8 +43,8 @@ IT = 3
 # ## Three parts to play
 #
 # Every word plays three parts at once: its **query** q is the question it asks, its **key** k is
-# the card that others compare with their question, its **value** v is what they take home if it
-# fits. Each is x times a matrix; a real model learns the three matrices by training.
+# the card that others compare with their question, its **value** v is what they get if it fits.
+# Each is x times a matrix; a real model learns the three matrices by training.
 #
 # We write one by hand: w_q makes a pronoun ask "who is alive and has no wings?", and other words
 # ask nothing. Keys and values are x itself. So the query of "it" is [2, −2, 0, 0].
@@ -73,7 +73,7 @@ assert s[IT].tolist() == [4, 0, 0, 0]
 # 一课专门讲。
 # en:
 # **Second, the scale.** Divide by the square root of how many numbers a key has: there are 4, √4 =
-# 2, so 4 becomes 2. Why that is done is the next lesson.
+# 2, so 4 becomes 2. The next lesson explains why.
 
 scaled = scale(s, 4)
 print(scaled[IT])
@@ -119,9 +119,9 @@ assert context[IT].round(2).tolist() == [1.61, 0.19, 0.19, 0.19]
 # The four together are the famous formula softmax(q kᵀ / √d) v. `attend` does them in one go, for
 # every word.
 #
-# Below, each row is a word that looks, each column a word that is looked at; the darker, the more.
-# The other words asked nothing: their queries are 0, so their scores are 0, so every weight is 25
-# %. **Who asks nothing looks at everything alike.**
+# Below, each row is a word that looks, each column a word that is looked at; darker means more
+# weight. The other words asked nothing: their queries are 0, so their scores are 0, so every weight
+# is 25 %. **A word that asks nothing looks at everything equally.**
 
 steps = attend(q, k, v)
 short = [word[0] for word in words]
@@ -137,7 +137,7 @@ assert steps.weights[:3].tolist() == [[0.25] * 4] * 3
 # en:
 # ## Another question
 #
-# The same words, keys and values; only the question of "it" is another.
+# The same words, keys and values; only the question of "it" is different.
 
 asks = [1.0, -1.0, 0.0, 0.0]  # try: asks = [0.0, 0.0, 1.0, 0.0]
 w_q[3] = asks

@@ -10,8 +10,8 @@
 # The second step of the last lesson divided the scores by √d. Why divide at all, and why by a
 # square root? Tossing coins explains it.
 #
-# In a model that has learned nothing yet, queries and keys are numbers by chance. Let each be a
-# tossed coin: +1 or −1.
+# In a model that has learned nothing yet, queries and keys are random numbers. Let each be a tossed
+# coin: +1 or −1.
 
 import numpy as np
 
@@ -38,10 +38,10 @@ assert abs(q @ k) <= 8
 # d = 4 时大约 2，d = 64 时大约 8，d = 1024 时大约 32。**数越多，碰巧得来的分数越大，大到 √d。**
 # en:
 # Each product is ±1 again, so the dot product is a sum of d times ±1. Most of it cancels. How much
-# is left? It is a drunkard's walk: after d steps he is some √d steps from where he began.
+# is left? It is a random walk: after d steps you are about √d steps from where you began.
 #
 # About 2 for d = 4, about 8 for d = 64, about 32 for d = 1024. **The more numbers a vector has, the
-# larger the scores that chance alone makes: as large as √d.**
+# larger the scores that chance alone produces: about √d.**
 
 for d in (4, 64, 1024):
     chance = (coins(3000, d) * coins(3000, d)).sum(-1).std()
@@ -53,10 +53,10 @@ for d in (4, 64, 1024):
 # %：模型什么都没学，就已经**铁了心**。除以 √64 = 8，分数成了 1、−1、0，权重是 67 %、9 %、24 %：有倾
 # 向，没偏执。
 # en:
-# And if they are large? See what softmax makes of them. Three keys, d = 64, and by chance they
-# score 8, −8 and 0. Unscaled, the first takes 99.97 %: the model has learned nothing and is
+# And if they are large? See what softmax makes of them. Take three keys with d = 64 that score 8,
+# −8 and 0 by chance. Unscaled, the first takes 99.97 %: the model has learned nothing and is
 # **sure** already. Divided by √64 = 8 the scores are 1, −1 and 0, and the weights 67 %, 9 % and 24
-# %: a leaning, not an obsession.
+# %: a preference, not certainty.
 
 luck = np.array([[8.0, -8.0, 0.0]])
 raw, fair = softmax(luck)[0], softmax(luck / np.sqrt(64))[0]
@@ -70,9 +70,9 @@ assert fair.round(2).tolist() == [0.67, 0.09, 0.24]
 # 铁了心就学不动了。权重为 p 时，softmax 的斜率是 p (1 − p)：分数动一点，权重动多少。p = 0.67 时是
 # 0.22，p = 0.9997 时只有 0.0003，小了六百多倍。训练的信号到这里差不多就断了。
 # en:
-# And who is sure cannot learn. At a weight of p the slope of softmax is p (1 − p): how much the
-# weight moves when its score moves. At p = 0.67 it is 0.22, at p = 0.9997 it is 0.0003, more than
-# six hundred times less. What training has to say hardly gets through.
+# A model that is sure cannot learn. At a weight of p the slope of softmax is p (1 − p): how much
+# the weight moves when its score moves. At p = 0.67 it is 0.22, at p = 0.9997 it is 0.0003, more
+# than six hundred times less. The gradient hardly gets through.
 
 
 def slope(p):
@@ -92,9 +92,9 @@ assert 600 < slope(fair[0]) / slope(raw[0]) < 700
 # 最后，64 个键，d 从 4 到 1024，看最大的那个权重平均有多大。不缩放，它一路逼近 1；除以 √d，它几乎不
 # 动，停在 0.1 左右。
 # en:
-# Does real agreement drown along with chance? No. If q and k are the same, their product is d, and
-# divided by √d it is still √d: 8 for d = 64, where chance makes about 1. **Scaling silences luck,
-# not agreement.**
+# Does scaling also hide real agreement? No. If q and k are the same, their product is d, and
+# divided by √d it is still √d: 8 for d = 64, where chance makes about 1. **Scaling suppresses
+# chance, not agreement.**
 #
 # Last, 64 keys and d from 4 to 1024: how large is the largest weight, on average? Unscaled it
 # climbs towards 1. Divided by √d it hardly moves and stays near 0.1.
@@ -126,4 +126,4 @@ assert raw > 0.9  # d = 1024
 #
 # Change `power = 0.5` to `power = 1.0`: divide by d, not by √d. At d = 1024 the largest weight
 # falls below 0.02, where 64 equal shares would be 1/64 ≈ 0.016: the model looks everywhere and sees
-# nothing. Even a q and k that are the same score no more than 1. This time agreement drowned too.
+# nothing. Even a q and k that are the same score no more than 1. This time agreement is lost too.

@@ -6,9 +6,9 @@
 # en:
 # # Masks: no peeking
 #
-# A language model practises one thing: look at the words so far, guess the next. But in training
-# the whole sentence lies before it. After "I love eating" it should guess "fish", and "fish" stands
-# right there. If it may look, it copies, and learns nothing. A **mask** says who may look at whom.
+# A language model practises one thing: look at the words so far, guess the next. But in training it
+# has the whole sentence. After "I love eating" it should guess "fish", and "fish" is right there.
+# If it may look, it copies, and learns nothing. A **mask** says who may look at whom.
 
 import numpy as np
 import torch
@@ -36,9 +36,9 @@ assert peeking[:3, 3].round(2).tolist() == [0.87] * 3
 # softmax 自然就把 100 % 分给了看得见的那些：第一个词只能看自己，第二个各一半，第三个各三分之一。
 # en:
 # The causal mask: row i may look at columns 0 to i. `True` means "may look". Scores that must not
-# be seen become −∞, e to the power of −∞ is 0, and softmax by itself hands out the 100 % among
-# those that can be seen: the first word sees only itself, the second has two halves, the third
-# three thirds.
+# be seen become −∞, e to the power of −∞ is 0, and softmax then divides the 100 % among the words
+# that can be seen: the first word sees only itself, the second has two halves, the third three
+# thirds.
 
 allowed = steps.causal(4, 4)
 honest = steps.softmax(steps.mask(scores, allowed))
@@ -61,7 +61,7 @@ assert np.allclose(honest.sum(-1), 1)
 # en:
 # ## Three traps
 #
-# 1. **Softmax first, wipe out later**: 87 % went to "fish" already, and wiping them out leaves 0.04
+# 1. **Softmax first, mask later**: 87 % already went to "fish", and removing them leaves only 0.04
 #    in the first row. Mask first, then softmax, and every row adds up to 1.
 # 2. **Making −∞ by multiplying**: 0 × ∞ is not 0 but NaN. A 4×4 table gets 10 of them.
 # 3. **A row that may see nothing**: all −∞, 0 divided by 0, NaN again. Here such a row has weights
@@ -85,11 +85,10 @@ assert nothing.tolist() == [[0, 0, 0, 0]]
 # 不用看权重，直接做实验：把“鱼”换成别的，看前三个词的输出变不变。有掩码，**一个比特都不变**；没有掩
 # 码，三个全变。
 # en:
-# ## How to prove that nobody peeks?
+# ## How to prove that no word peeks?
 #
-# Don't study the weights, make an experiment: put another word in the place of "fish" and see
-# whether the outputs of the first three change. With the mask **not a bit of them does**; without
-# it all three do.
+# Don't look at the weights; make an experiment: replace "fish" by another word and see whether the
+# outputs of the first three change. With the mask **not one bit changes**; without it all three do.
 
 torch.manual_seed(0)
 attention = MultiHeadAttention(d_model=8, n_heads=2)
@@ -115,8 +114,8 @@ for name, mask in (("causal", Mask(causal=True)), ("none  ", Mask())):
 # en:
 # ## A mask is a rule, not a matrix
 #
-# `Mask` only keeps the rule; whoever needs the matrix has it written out. Rules add up: causal, and
-# only the last few words (a window); no padding; no other documents.
+# `Mask` only stores the rule; the matrix is built where it is needed. Rules can be combined:
+# causal, and only the last few words (a window); no padding; no other documents.
 
 window = 2  # try: window = 1
 shown = Mask(causal=True, window=window).to_tensor(4, 4).int()
@@ -136,4 +135,4 @@ if window == 1:
 # ## Try it
 #
 # Change `window = 2` to `window = 1`: only the diagonal is left, and every word sees nothing but
-# itself. Such attention does nothing at all: its weight is 1, and what comes out is its own value.
+# itself. Such attention does nothing: its only weight is 1, and the output is the word's own value.

@@ -9,8 +9,8 @@
 #
 # "The cat watches a butterfly in the park. It is hungry." Now "it" wants to know two things:
 # **who** (alive, no wings) and **where**. One head has one query, so both questions must be asked
-# in one breath: [4, −4] for who and [4, 0] for where make [4, −4, 4, 0]. (It asks twice as hard as
-# in lesson 2, so that we see it better.)
+# at once: [4, −4] for who and [4, 0] for where make [4, −4, 4, 0]. (It asks twice as hard as in
+# lesson 2, so that we see it better.)
 
 import torch
 
@@ -51,9 +51,9 @@ def rounded(row):
 # 一个头只有一份 100 % 可分。猫和公园都答得上，于是各得 49 %：**两个答案搅在一起**，混出来的是半只猫
 # 加半个公园。再怎么用力问，也过不了一半。
 # en:
-# One head has one 100 % to hand out. The cat fits and the park fits, so each gets 49 %: **the two
-# answers are stirred together**, and what comes home is half a cat and half a park. However hard it
-# asks, neither gets beyond a half.
+# One head has 100 % to give. The cat fits and the park fits, so each gets 49 %: **the two answers
+# are mixed**, and the result is half a cat and half a park. However hard it asks, neither gets
+# beyond a half.
 
 one = looks(1)
 print(one)
@@ -98,7 +98,7 @@ assert round(two[1, 2].item(), 2) == 0.99
 # Attention of width 64, cut into 1, 2, 4 or 8 heads, has the same number of parameters: 16,448.
 # With more heads each is narrower, so there are no more multiplications either.
 #
-# It must come out even: 8 numbers for 3 heads, how many each? There is no answer but an error.
+# The width must be divisible by the number of heads: 8 numbers for 3 heads is an error.
 
 for n in (1, 2, 4, 8):
     parameters = MultiHeadAttention(64, n).parameters()
@@ -137,7 +137,7 @@ if n_heads == 4:
 # en:
 # ## Try it
 #
-# Change `n_heads = 2` to `n_heads = 4`, and a head has one number. Head 0 knows only "alive" and is
-# torn between cat and butterfly, half and half; head 1 knows only "no wings" and shares itself
-# among the other three; head 3 has nothing to ask and gives each word 25 %. "Alive **and** no
-# wings" takes two numbers to ask: **a head that is too narrow cannot ask a difficult question.**
+# Change `n_heads = 2` to `n_heads = 4`, and a head has one number. Head 0 knows only "alive" and
+# divides its weight between cat and butterfly; head 1 knows only "no wings" and divides it among
+# the other three; head 3 has nothing to ask and gives each word 25 %. "Alive **and** no wings"
+# takes two numbers to ask: **a head that is too narrow cannot ask a difficult question.**

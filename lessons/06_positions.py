@@ -76,13 +76,13 @@ assert difference(there + place, back + place) > 0.01
 # en:
 # ## Another way: turn queries and keys
 #
-# Most models of today **rotate**: nothing is added to the words, but before the dot product the
-# query and the key at position n are both turned by n radians. As both turn, the product only knows
-# the angle between them, and that is **how many steps they are apart**: with q = k = [1, 0] the
+# Most models today **rotate**: nothing is added to the words, but before the dot product the query
+# and the key at position n are both turned by n radians. Since both turn, the product depends only
+# on the angle between them, and that is **how many steps they are apart**: with q = k = [1, 0] the
 # product at n steps is cos n: 1, 0.54, −0.42 ...
 #
-# In the table every slanting line holds one number: word 0 looking at word 1 is no different from
-# word 5 looking at word 6.
+# In the table every diagonal holds one number: word 0 looking at word 1 is no different from word 5
+# looking at word 6.
 
 
 def products(shift):
@@ -111,7 +111,7 @@ assert abs(table[0, 1] - table[5, 6]) < 1e-5
 # ## A third way: distance costs points
 #
 # The simplest is ALiBi: each step away takes a little off the score. With a slope of 0.25 and four
-# words that score alike, the last word looks at them with 17 %, 21 %, 27 % and 35 %: near is more,
+# words with equal scores, the last word looks at them with 17 %, 21 %, 27 % and 35 %: near is more,
 # far is less. Each head has a slope of its own: some look close by, some far away.
 
 slope = alibi_slopes(4)[0]
@@ -145,6 +145,6 @@ assert torch.allclose(here, table, atol=1e-3)
 # en:
 # ## Try it
 #
-# Change `shift = 0` to `shift = 1000`: not one of the printed numbers changes. Both sides turned by
-# the same 1000 radians more, and the angle between them is what it was. So whatever a rotary model
-# has learned about "two steps back" holds anywhere in a text.
+# Change `shift = 0` to `shift = 1000`: not one of the printed numbers changes. Both sides are
+# turned by the same 1000 radians more, so the angle between them stays the same. So whatever a
+# rotary model has learned about "two steps back" holds anywhere in a text.

@@ -8,9 +8,9 @@
 # en:
 # # The frame of a block: residual, norm, dropout
 #
-# Attention lets words look at each other, a feed-forward lets each word think for itself. One look
-# and one thought are a **block**; a few dozen of them make a GPT. But simply stacked they **do not
-# learn**. What makes them learn are three things wrapped around them.
+# Attention lets words look at each other, a feed-forward layer processes each word by itself.
+# Together they are a **block**; a few dozen of them make a GPT. But simply stacked they **do not
+# learn**. Three things around them make them learn.
 #
 # A whole block is two lines: each is x **plus** a change, and before each change stands a norm.
 
@@ -45,15 +45,15 @@ assert torch.allclose(y, block(x, past), atol=1e-5)
 #
 # 量一量真的 24 层，看走到最底下的梯度有多大：没有残差，不到 10⁻¹²，等于没有；有残差，完好无损。
 # en:
-# ## Residual: leave the signal a straight road
+# ## Residual: a straight path for the signal
 #
-# Training lives on gradients: they travel back from the output, layer by layer, and tell every
+# Training depends on gradients: they travel back from the output, layer by layer, and tell every
 # parameter which way to move. If each layer halved them, 24 layers would leave 0.5²⁴ ≈ 0.00000006.
 # With a residual each layer is "1 share of the old x, plus a change", and that 1 share stays 1
 # share through any number of layers.
 #
 # Measure 24 real layers: how large is the gradient that arrives at the bottom? Without residuals
-# less than 10⁻¹², as good as nothing; with them it arrives unharmed.
+# less than 10⁻¹², almost nothing; with them it arrives intact.
 
 
 def gradient(**parts):
@@ -84,16 +84,16 @@ assert with_it > 0.1
 #
 # 把 x 放大 30 倍试试：不归一化，最大的权重平均超过 0.9；归一化，和没放大时一样，不到 0.5。
 # en:
-# ## Norm: everyone at the same volume
+# ## Norm: all words at the same scale
 #
-# As layer after layer adds to it, x grows louder: after 24 at least half as loud again. Lesson 3
-# told what happens when scores are large: softmax becomes sure. A norm takes the mean off each
-# word's numbers and divides by their standard deviation: [1, 2, 3, 6] have the mean 3 and the
-# deviation 1.87, so they become [−1.07, −0.53, 0, 1.60]. Had they been 100 times as loud, the same
-# would come out.
+# As layer after layer adds to it, x grows: after 24 layers by at least half. Lesson 3 showed what
+# happens when scores are large: softmax becomes sure. A norm takes the mean off each word's numbers
+# and divides by their standard deviation: [1, 2, 3, 6] have the mean 3 and the deviation 1.87, so
+# they become [−1.07, −0.53, 0, 1.60]. If they were 100 times as large, the result would be the
+# same.
 #
 # Make x 30 times as large: without a norm the largest weight is more than 0.9 on average; with one
-# it is what it was before, less than 0.5.
+# it stays the same, less than 0.5.
 
 deep = x
 for _ in range(24):
@@ -127,11 +127,11 @@ assert abs(largest(norm_1(30 * x)) - largest(norm_1(x))) < 1e-4
 # 训练时随机把 20 % 的数变成 0，谁也不能只靠某一个数；剩下的乘 1.25，总量不变，因为 0.8 × 1.25 = 1。
 # **用的时候要关掉**：`eval()` 之后，它什么也不做。
 # en:
-# ## Dropout: practise with a few eyes closed
+# ## Dropout: practise with some numbers missing
 #
 # In training 20 % of the numbers become 0 at random, so that nothing relies on any single one; the
-# others are multiplied with 1.25, which keeps the total, because 0.8 × 1.25 = 1. **In use it is
-# off**: after `eval()` it does nothing.
+# others are multiplied with 1.25, which keeps the total, because 0.8 × 1.25 = 1. **At inference it
+# is off**: after `eval()` it does nothing.
 
 dropout = nn.Dropout(0.2)
 ones = torch.ones(10_000)
@@ -152,8 +152,8 @@ assert torch.equal(dropout.eval()(ones), ones)
 # en:
 # ## The ladder
 #
-# `glasshead ladder` climbs from a table of character pairs to a GPT, one part a rung, on stories of
-# the embedded world.
+# `glasshead ladder` goes from a table of character pairs to a GPT, adding one component per rung,
+# on stories of the embedded world.
 
 book = out_folder() / "ladder.txt"
 book.write_text("\n".join(corpus(1500, "zh")), encoding="utf-8")
@@ -164,9 +164,9 @@ print(f"{text.about['characters']:,} characters")
 # 这里只爬三级，各练 100 步，数越小越好：第 1 级没有注意力，只看前一个字猜下一个；第 6 级有三层注意
 # 力和前馈，没有残差；第 7 级加上残差。
 # en:
-# Here are three rungs, 100 steps each, and less is better: rung 1 has no attention and guesses from
-# one character the next; rung 6 has three layers of attention and feed-forward, without residuals;
-# rung 7 adds them.
+# Here are three rungs, 100 steps each, and a lower loss is better: rung 1 has no attention and
+# guesses the next character from the last one; rung 6 has three layers of attention and
+# feed-forward, without residuals; rung 7 adds them.
 
 chosen = [1, 6, 7]  # try: chosen = [7, 9]
 loss = {}
@@ -189,9 +189,9 @@ if chosen == [7, 9]:
 # 化。第 9 级的数比第 7 级更小。
 # en:
 # Three layers without residuals are worse than the table that has no attention: attention is not
-# useless, the signal does not arrive. With residuals they overtake it at once.
+# useless, but the signal does not get through. With residuals they overtake it at once.
 #
 # ## Try it
 #
 # Change `chosen = [1, 6, 7]` to `chosen = [7, 9]` and climb two rungs higher: an output projection
-# and a feed-forward four times as wide, then the norms. Rung 9 has a smaller number than rung 7.
+# and a feed-forward four times as wide, then the norms. Rung 9 has a lower loss than rung 7.

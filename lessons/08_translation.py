@@ -36,8 +36,8 @@ from glasshead.text.word_tokenizer import WordTokenizer
 # First by hand. Four source words, whose keys have one place each for year, month, day and weekday;
 # three words of the translation, which ask for weekday, day and month. Three questions, four
 # answers: the weights have 3 rows and 4 columns, and **need not be square**. In each row one cell
-# has more than 0.99, and together they make a line that slants the wrong way: that is the word
-# order.
+# has more than 0.99, and together they make a line from the top right to the bottom left: that is
+# the word order.
 
 k = 4 * np.eye(4)
 q = 4 * np.eye(4)[[3, 2, 1]]
@@ -56,8 +56,8 @@ assert by_hand.max(-1).min() > 0.99
 # en:
 # ## Let a model learn it
 #
-# No more queries by hand: a model learns them from examples. These are dates made up by chance,
-# from a vocabulary of 90 words, and nobody says which word belongs to which.
+# No more queries by hand: a model learns them from examples. The examples are random dates, from a
+# vocabulary of 90 words, and nothing tells the model which word belongs to which.
 
 YEARS = [str(year) for year in range(2000, 2030)]
 DAYS = [str(day) for day in range(1, 32)]
@@ -99,8 +99,8 @@ assert len(words.words) == 90
 # ## Teach
 #
 # Each step shows the model 32 dates, measures at every position how far its guess of the next word
-# is from the truth, and moves the parameters a little. To keep the view clear, the "encoder" here
-# only adds positions to the words; they do not look at each other yet.
+# is from the truth, and moves the parameters a little. To keep the map clear, the "encoder" here
+# only adds positions to the words; they do not attend to each other yet.
 
 
 def read(model, source, mixed):
@@ -141,8 +141,8 @@ def taught(steps, mixed):
 # en:
 # ## Examine
 #
-# First another 200 dates, drawn anew. Then it translates one, word by word, looking at the source
-# for each. And then we draw where it looked as it wrote each word.
+# First 200 new random dates. Then it translates one, word by word, looking at the source for each.
+# Finally we draw where it looked as it wrote each word.
 
 mixed = False  # try: mixed = True
 model = taught(400, mixed)
@@ -181,14 +181,14 @@ if not mixed:
 # **别的词**上去：信息已经搬了家，写 March 时它看的是“3”搬去的地方。所以注意力图说的是**到哪个位置去
 # 取**，不一定是**那个位置原来的词**。
 # en:
-# Nobody told it which word belongs to which, and it found out: as it wrote March it looked at 3 月,
-# and for 2024 it jumped back to the very beginning. The line slants the wrong way, just as it did
-# by hand.
+# Nothing told it which word belongs to which, and it found out: as it wrote March it looked at 3
+# 月, and for 2024 it jumped back to the very beginning. The line runs from the top right to the
+# bottom left, as it did by hand.
 #
 # ## Try it
 #
 # Change `mixed = False` to `mixed = True`: the words in the encoder look at each other first. The
 # translation is as right as before, but on the map the cells may lie on **other words**: the
-# information has moved house, and March is written by looking where the "3" has moved to. So a map
-# of attention shows **from which position something was fetched**, and not always **the word that
-# stood there**.
+# information has moved, and March is written by looking at the place where the "3" has moved to. So
+# a map of attention shows **from which position something was fetched**, and not always **the word
+# at that position**.

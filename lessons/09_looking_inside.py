@@ -14,7 +14,7 @@
 # **it** (它) is starving. Who is?
 #
 # We train a small model to answer: it reads 3,000 little stories of the embedded world, and at each
-# pronoun it says whom it stands for. 300 steps, a few seconds. In a terminal
+# pronoun it says what it stands for. 300 steps, a few seconds. In a terminal
 # `glasshead train --task refer` does it, and trains longer.
 
 import torch
@@ -49,11 +49,11 @@ assert predict_referents(model, [story], words, "zh")[0] == ["小猫", "小猫"]
 # 模型跑在最快的内核上，内核并不交出权重。`observing` 记下查询、键和每行的总和，要看哪里就精确地重算
 # 哪里。**看与不看，输出一个比特也不差。**
 # en:
-# ## Watch without disturbing
+# ## Observe without disturbing
 #
-# The model runs on its fastest kernel, which hands out no weights. `observing` keeps queries, keys
-# and the sum of each row, and computes exactly what you ask to see. **Watched or not, not a bit of
-# the output differs.**
+# The model runs on its fastest kernel, which returns no weights. `observing` stores queries, keys
+# and the log-sum-exp of each row, and computes exactly what you ask for. **Observing changes no bit
+# of the output.**
 
 ids = story_batch([story], words, "zh").ids
 with torch.no_grad():
@@ -73,9 +73,9 @@ assert abs(seen.row(layer=1, head=0, query=IT).sum() - 1) < 1e-5
 # en:
 # ## Where does the last 它 look?
 #
-# Two layers of four heads, one row a head. In layer 0 a head stares at **饿坏**, starving: first
-# find out what happened. In layer 1 heads stare at **小猫**, the kitten: then find who could be
-# starving. **Nobody taught it to do so.**
+# Two layers of four heads, one row per head. In layer 0 a head attends to **饿坏**, starving: first
+# find out what happened. In layer 1 heads attend to **小猫**, the kitten: then find who could be
+# starving. **This was not taught.**
 
 
 def rows(seen):
@@ -104,11 +104,11 @@ assert stares(seen, 1, "小猫") > 0.5
 # 权重大，只说明它**看了**，不说明答案**靠它**。要知道靠不靠，就把这条线剪断，再问一遍。剪断第 1 层
 # 的“它 → 小猫”，“小猫”的把握掉下去；剪断“它 → 晚餐”，几乎不变。
 # en:
-# ## To look is not to use
+# ## Looking is not using
 #
-# A large weight shows that it **looked**, not that the answer **depends on it**. To know that, cut
-# the line and ask again. Without 它 → 小猫 in layer 1 it is less sure of the kitten; without 它 →
-# 晚餐 (dinner) hardly anything changes.
+# A large weight shows that it **looked**, not that the answer **depends on it**. To find out,
+# remove the edge and ask again. Without 它 → 小猫 in layer 1 it is less sure of the kitten; without
+# 它 → 晚餐 (dinner) hardly anything changes.
 
 kitten = words.ids_of(["小猫"])[0]
 
@@ -161,7 +161,7 @@ else:
 # ## Try it
 #
 # Change `ending = story` to `ending = story.flip()`: now it ends "现在它飞走了", now it has
-# flown away. One word is another, and 它 looks at **蝴蝶**, the butterfly, and that is the answer.
+# flown away. One word has changed; 它 now looks at **蝴蝶**, the butterfly, and that is the answer.
 #
 # A version that trains longer and shows it more clearly is `glasshead demo`; for models of your own
 # there is `glasshead look`.

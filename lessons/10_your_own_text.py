@@ -9,8 +9,8 @@
 # en:
 # # Your own text
 #
-# What nine lessons showed, put together, is a model that writes. Give it a text, and it learns to
-# look at what came before and guess the next character; then it goes on writing.
+# Put together, the nine lessons make a model that writes. Give it a text, and it learns to look at
+# what came before and guess the next character; then it goes on writing.
 #
 # Here the embedded world tells 2,000 little stories to learn from, half in Chinese and half in
 # English. For a text of your own, change `book = Path(stories)` to `book = Path("my.txt")`.
@@ -42,9 +42,9 @@ print(*lines, sep="\n")
 # en:
 # ## When it knows nothing
 #
-# The text has V different characters. To guess the next one knowing nothing is to throw a die with
-# V sides. The loss says how surprised the model is, and for a die that is ln V. Before training we
-# should measure just that.
+# The text has V different characters. Guessing the next one without knowing anything is like
+# throwing a die with V sides. The loss says how surprised the model is; for a die it is ln V.
+# Before training we should measure just that.
 
 V = len(set(text))
 print(f"V = {V}   ln V = {log(V):.2f}")
@@ -57,7 +57,7 @@ print(f"V = {V}   ln V = {log(V):.2f}")
 # en:
 # ## Train
 #
-# 160 steps, a few seconds. In earnest it is one command, `glasshead train my.txt`: the preset
+# 160 steps, a few seconds. For real use it is one command, `glasshead train my.txt`: the preset
 # decides on sizes and steps, and it takes a minute and a half on two cores.
 
 settings = {"n_layers": 2, "d_model": 96, "steps": 160, "eval_every": 80}
@@ -80,13 +80,14 @@ if book == stories:
 # 挑出最爱看“前一个字”的头，画它读一句话时的权重。下三角是因果掩码；紧挨着对角线的那一条，就是“前一
 # 个字”。
 # en:
-# The first number is ln V indeed. The last line turns the loss back into sides of a die: from some
-# hundreds to fewer than 5. By now it knows more or less which few characters can follow.
+# The first number is indeed ln V. The last line turns the loss back into sides of a die: from a few
+# hundred to fewer than 5. Now it roughly knows which few characters can follow.
 #
 # ## See how it reads
 #
-# We pick the head that looks most at the character before, and draw its weights as it reads a line.
-# The lower triangle is the causal mask; the line just below the diagonal is "the character before".
+# We pick the head that attends most to the previous character, and draw its weights as it reads a
+# line. The lower triangle is the causal mask; the line just below the diagonal is "the previous
+# character".
 
 seen = glasshead.look(mine, lines[0][:20])
 tokens = ["·" if type(t) is bytes else t for t in seen.tokens[0]]
@@ -107,9 +108,9 @@ assert weights.triu(1).sum() == 0
 # en:
 # ## Let it write
 #
-# Each time a character is drawn by its probability and put at the end, and then the next is
-# guessed. **Temperature** is courage: 0 always takes the most probable, 1 draws by the
-# probabilities, and more is wilder.
+# Each time a character is drawn according to its probability and appended, and then the next one is
+# predicted. **Temperature** controls the randomness: 0 always takes the most probable character, 1
+# draws according to the probabilities, and more is wilder.
 
 temperature = 0.0  # try: temperature = 2.0
 for start in (line[:9] for line in lines):
@@ -130,7 +131,7 @@ for start in (line[:9] for line in lines):
 # ## Try it
 #
 # At temperature 0 it writes the same twice. Change `temperature = 0.0` to `temperature = 2.0`: the
-# two differ, and both are nonsense. Usual is 0.8 or so.
+# two differ, and both are nonsense. A usual value is about 0.8.
 #
 # And now your own: `glasshead train my.txt`, `glasshead generate runs/my-nano "从前"`,
 # `glasshead serve runs`.
