@@ -20,10 +20,13 @@ The command line prints the line, a blank line and `hint: ...`, and exits with c
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from itertools import islice
+from operator import ge, gt, le, lt
 from pathlib import Path
+from typing import Any
 
 __all__ = [
     "AblationError",
@@ -40,6 +43,8 @@ __all__ = [
     "RecordingError",
     "ShapeError",
     "UnknownCharacterError",
+    "check_choices",
+    "check_range",
     "did_you_mean",
     "install_command",
     "install_hint",
@@ -118,6 +123,42 @@ class BusyError(GlassheadError):
 
 class ClosingError(BusyError):
     pass
+
+
+def check_range(
+    config: Any,
+    names: str,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+) -> None:
+    """Raise ConfigError for the first of the fields, named in one string, that is out of range.
+
+    None, and a field that the config does not have, is in every range; NaN is in none.
+    """
+    limits = {"at least": least, "more than": above, "at most": most, "less than": below}
+    tests = {"at least": ge, "more than": gt, "at most": le, "less than": lt}
+    given = {words: limit for words, limit in limits.items() if limit is not None}
+    defaults = {field.name: field.default for field in fields(config)}
+    for name in names.split():
+        value = getattr(config, name, None)
+        if value is None or all(tests[words](value, limit) for words, limit in given.items()):
+            continue
+        must = " and ".join(f"{words} {limit}" for words, limit in given.items())
+        option, default = f"--{name.replace('_', '-')}", defaults.get(name, MISSING)
+        hint = f"the default is {option} {default}"
+        if default in (None, MISSING):
+            hint = f"leave {option} out" if default is None else f"change {option}"
+        raise ConfigError(f"{name} ({value}) must be {must}", hint=hint)
+
+
+def check_choices(config: Any, **choices: Collection[str]) -> None:
+    """Raise ConfigError for the first field whose value is not among its choices."""
+    for name, known in choices.items():
+        if (value := getattr(config, name)) not in known:
+            raise ConfigError(f"unknown {name} '{value}'", hint=did_you_mean(str(value), known))
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:

@@ -1,9 +1,9 @@
-"""What this machine can do, where asking the processor is not enough.
+"""What this machine can do, and the device to use.
 
-Some torch builds die by an illegal instruction in half-precision products on processors that
-announce AMX, because oneDNN takes AMX kernels that do not run there. `settle_half_precision`
-tries it once in a process of its own, remembers the answer, and if it dies keeps oneDNN to
-AVX-512: slower than AMX, but alive.
+Some torch builds crash with an illegal instruction in half-precision products on processors that
+announce AMX, because oneDNN chooses AMX kernels that do not run there. `settle_half_precision`
+tries it once in another process, caches the result, and if it crashes limits oneDNN to AVX-512,
+which is slower.
 """
 
 import json
@@ -41,16 +41,16 @@ torch.nn.functional.scaled_dot_product_attention(y[None], x[None], x[None]).sum(
 
 @lru_cache
 def triton_works() -> bool:
-    """Whether Triton is there, with what it builds its kernels' callers by."""
+    """Return whether Triton is installed, with the compiler and headers that it needs."""
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
     headers = Path(sysconfig.get_path("include", "posix_prefix"), "Python.h")
     return find_spec("triton") is not None and bool(compiler) and headers.exists()
 
 
 def settle_half_precision() -> bool:
-    """Make bf16 and fp16 safe to use on this CPU; True if oneDNN had to be kept from AMX.
+    """Make bf16 and fp16 safe to use on this CPU; return True if oneDNN must not use AMX.
 
-    Call it before torch computes anything: oneDNN reads its limit once.
+    Call it before torch computes anything: oneDNN reads its limit only once.
     """
     if "ONEDNN_MAX_CPU_ISA" in os.environ or not amx_crashes():
         return False
@@ -60,26 +60,26 @@ def settle_half_precision() -> bool:
 
 @lru_cache
 def cpu_flags() -> frozenset[str]:
-    """The features that the processor announces (Linux); empty where it cannot be read."""
-    return frozenset(_cpu_told("flags").split())
+    """Return the features that the processor announces (Linux); empty if they cannot be read."""
+    return frozenset(_read_cpuinfo("flags").split())
 
 
 def cpu_name() -> str:
-    """What the processor calls itself."""
-    return _cpu_told("model name") or platform.processor() or platform.machine()
+    """Return the name of the processor."""
+    return _read_cpuinfo("model name") or platform.processor() or platform.machine()
 
 
-def _cpu_told(what: str) -> str:
+def _read_cpuinfo(field: str) -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return ""
-    return next((line for line in lines if line.startswith(what)), "").partition(":")[2].strip()
+    return next((line for line in lines if line.startswith(field)), "").partition(":")[2].strip()
 
 
 @lru_cache
 def amx_crashes() -> bool:
-    """Whether half precision kills a process here; tried once per torch, kernel and processor."""
+    """Return whether half precision crashes; tried once per torch, kernel and processor."""
     if "amx_tile" not in cpu_flags():
         return False
     here = f"torch {version('torch')}, {platform.release()}, {platform.processor()}"
@@ -94,16 +94,17 @@ def amx_crashes() -> bool:
     code = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, env=clean).returncode
     crashes = code < 0  # by a signal
     if code > 0:
-        return False  # torch cannot even be tried: nothing to remember
+        return False  # torch could not be tried: nothing to cache
     try:
         cache.parent.mkdir(parents=True, exist_ok=True)
         cache.write_text(json.dumps({here: crashes}), encoding="utf-8")
     except OSError:
-        pass  # a cache that cannot be kept costs two seconds next time
+        pass  # without a cache, the next start takes two seconds longer
     return crashes
 
 
 def pick_device(name: str) -> "torch.device":
+    """Return a device by name: auto, cpu, cuda, cuda:1; raise ConfigError if there is none."""
     import torch
 
     if name == "auto":
@@ -111,12 +112,16 @@ def pick_device(name: str) -> "torch.device":
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ConfigError(f"unknown device '{name}'", hint="cpu, cuda or cuda:1") from None
-    if device.type == "meta":  # torch's place for shapes without numbers
-        raise ConfigError(f"device '{name}' computes nothing", hint="cpu, cuda or cuda:1")
+        raise ConfigError(
+            f"unknown device '{name}'", hint="use --device cpu, cuda or cuda:1"
+        ) from None
+    if device.type == "meta":  # has shapes, but no values
+        raise ConfigError(
+            f"device '{name}' computes nothing", hint="use --device cpu, cuda or cuda:1"
+        )
     n_gpus = torch.cuda.device_count()
     if device.type == "cuda" and (device.index or 0) >= n_gpus:
         raise ConfigError(
-            f"device '{name}' is not there: torch sees {n_gpus} GPUs", hint="use --device cpu"
+            f"device '{name}' does not exist: torch sees {n_gpus} GPUs", hint="use --device cpu"
         )
     return device

@@ -148,7 +148,7 @@ def _plan(foreign: ForeignModel) -> _Conversion:
 
     def name_in_file(theirs: str) -> str:
         name = theirs.removeprefix(prefix)
-        older = family.older(name)
+        older = family.older_name(name)
         return older if name not in tensors.shapes and older in tensors.shapes else name
 
     entries = {
@@ -163,7 +163,7 @@ def _plan(foreign: ForeignModel) -> _Conversion:
         expected |= entry.shapes(own[name].shape)
     _check_shapes(tensors, expected)
     others = tensors.shapes.keys() - expected.keys() - copies.keys()
-    others = {name for name in others if not family.silent.fullmatch(name)}
+    others = {name for name in others if not family.ignored.fullmatch(name)}
     left_out = {name for name in others if family.left_out.fullmatch(name)}
     if unknown := sorted(others - left_out):
         raise InputError(

@@ -27,7 +27,7 @@ from glasshead.generation.int8 import Int8Linear
 from glasshead.generation.kv_slots import KVSlots
 from glasshead.generation.step import has_hooks
 from glasshead.model.gpt import GPT
-from glasshead.model.layers import Activated, Block, FeedForward, GatedFeedForward, Sublayer
+from glasshead.model.layers import Block, FeedForward, GatedFeedForward, LinearReLU, Sublayer
 
 __all__ = ["FlatStep", "has_any_hooks", "supports_flat_step"]
 
@@ -36,7 +36,7 @@ FlatBlock = Callable[[Tensor, Tensor, Tensor, int, Rotation | None, Tensor], Ten
 
 # All modules that can be written flat, or called as they are.
 SUPPORTED = {
-    *(GPT, Block, Sublayer, MultiHeadAttention, FeedForward, GatedFeedForward, Activated),
+    *(GPT, Block, Sublayer, MultiHeadAttention, FeedForward, GatedFeedForward, LinearReLU),
     *(nn.Linear, Int8Linear, nn.LayerNorm, RMSNorm, nn.Identity, nn.Dropout),
     *(nn.Embedding, nn.ModuleList, Positions, LearnedPositions, RotaryPositions),
     *(SinusoidalPositions, SplitSinusoidalPositions),

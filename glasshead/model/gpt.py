@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from glasshead.attention.cache import Cache, GrowingCache
 from glasshead.attention.mask import Mask
-from glasshead.errors import ConfigError, ShapeError
-from glasshead.model.layers import NORMS, Block, check_numbers, choose, new_positions
+from glasshead.errors import ConfigError, ShapeError, check_range
+from glasshead.model.layers import NORMS, Block, check_numbers, look_up, make_positions
 
 __all__ = ["GPT", "GPTConfig"]
 
@@ -19,7 +19,7 @@ __all__ = ["GPT", "GPTConfig"]
 class GPTConfig:
     """What a GPT is made of. Every field is a flag of `glasshead train`.
 
-    One config spans the whole way from a bigram table (no layers at all) to today's models:
+    It covers everything from a bigram table (no layers) to the models of today:
 
     >>> GPT(GPTConfig(vocab_size=6148, max_len=8, n_layers=0, d_model=32, positions="none"))
     GPT of 399,620 parameters
@@ -58,10 +58,7 @@ class GPTConfig:
 
     def __post_init__(self) -> None:
         check_numbers(self)
-        if self.n_layers < 0:
-            raise ConfigError(
-                f"n_layers ({self.n_layers}) must be at least 0", hint="try n_layers=8"
-            )
+        check_range(self, "n_layers", least=0)
         if self.tied and self.head_bias:
             raise ConfigError(
                 "a tied head is the embedding table and has no bias",
@@ -85,15 +82,15 @@ class GPT(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        self.positions = new_positions(config)
+        self.positions = make_positions(config)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layers))
         self.norm: nn.Module = nn.Identity()
         if config.norm_place == "pre" and config.n_layers:
-            self.norm = choose(NORMS, config.norm, "norm")(config.d_model, eps=config.norm_eps)
+            self.norm = look_up(NORMS, config.norm, "norm")(config.d_model, eps=config.norm_eps)
         self.head = nn.Linear(config.d_model, config.vocab_size, bias=config.head_bias)
         if config.tied:
             self.head.weight = self.embedding.weight
-        choose({"torch": lambda: None, "gpt2": self._init_gpt2}, config.init, "init")()
+        look_up({"torch": lambda: None, "gpt2": self._init_gpt2}, config.init, "init")()
 
     def forward(
         self,
@@ -103,12 +100,12 @@ class GPT(nn.Module):
         positions: Tensor | None = None,
         caches: Sequence[Cache] | None = None,
     ) -> Tensor:
-        """Logits (B, T, V) for the token after each of ids (B, T).
+        """Return logits (B, T, V) for the token after each of ids (B, T).
 
         Args:
-            mask: further limits besides causality: padding, documents.
-            positions: (T,) or (B, T); those after the cached ones when None.
-            caches: one per layer (`new_caches`); this call's keys and values are appended.
+            mask: limits besides causality: padding, documents.
+            positions: (T,) or (B, T); if None, those after the cached ones.
+            caches: one per layer (`new_caches`), to which keys and values are appended.
         """
         return self.logits(self.features(ids, mask=mask, positions=positions, caches=caches))
 
@@ -120,7 +117,7 @@ class GPT(nn.Module):
         positions: Tensor | None = None,
         caches: Sequence[Cache] | None = None,
     ) -> Tensor:
-        """The residual stream (B, T, C) after the last block and norm."""
+        """Return the residual stream (B, T, C) after the last block and norm."""
         if ids.dim() != 2:
             raise ShapeError(
                 f"ids has shape {tuple(ids.shape)}, but (B, T) is needed",
@@ -133,8 +130,8 @@ class GPT(nn.Module):
         rules = rules if mask is None else rules & mask
         x = self.positions.embed(self.embedding(ids), positions)  # (B, T, C)
         if x.is_cuda and torch.is_autocast_enabled("cuda"):
-            # A residual stream in bf16, where autocast alone would leave it in float32: half the
-            # bytes for all that is not a product, which is a third of a step.
+            # autocast alone leaves the residual stream in float32. In bf16, everything that is not
+            # a product, a third of a step, reads and writes half the bytes.
             bf16 = torch.get_autocast_dtype("cuda") == torch.bfloat16
             x = x.bfloat16() if bf16 else x
         rotation, slopes = self.positions.rotation(positions), self.positions.slopes()
@@ -143,7 +140,7 @@ class GPT(nn.Module):
         return self.norm(x)
 
     def logits(self, x: Tensor) -> Tensor:
-        """The head over the vocabulary: (B, T, C) -> (B, T, V)."""
+        """Apply the output layer: (B, T, C) -> (B, T, V)."""
         logits = self.head(x)
         cap = self.config.logit_softcap
         return logits if cap is None else cap * torch.tanh(logits / cap)

@@ -1,9 +1,9 @@
 """The parts of every model: feed-forwards, norms, positions, and the blocks made of them.
 
-A block is attention, then a feed-forward; in a decoder that has something to translate, a look at
-the encoder's output in between. Each has the same things around it (`Sublayer`):
+A block is attention, then a feed-forward; in the decoder of a translator, with attention to the
+encoder's output in between. Each of them is wrapped in a `Sublayer`:
 
-    pre    x + f(norm(x))        today's models
+    pre    x + f(norm(x))        most models today
     post   norm(x + f(x))        the paper
     none   x + f(x)
 """
@@ -30,11 +30,23 @@ from glasshead.attention.position import (
     SinusoidalPositions,
     SplitSinusoidalPositions,
 )
-from glasshead.errors import ConfigError, did_you_mean
+from glasshead.errors import ConfigError, check_range, did_you_mean
 
 __all__ = [
-    "FEED_FORWARDS", "NORMS", "Activated", "Block", "CrossBlock", "FeedForward", "GatedFeedForward",
-    "Sublayer", "check_numbers", "choose", "ff_width", "gelu", "gelu_tanh", "new_positions",
+    "FEED_FORWARDS",
+    "NORMS",
+    "Block",
+    "CrossBlock",
+    "FeedForward",
+    "GatedFeedForward",
+    "LinearReLU",
+    "Sublayer",
+    "check_numbers",
+    "ff_width",
+    "gelu",
+    "gelu_tanh",
+    "look_up",
+    "make_positions",
     "squared_relu",
 ]  # fmt: skip
 
@@ -48,7 +60,7 @@ Choice = TypeVar("Choice")
 
 
 class FeedForward(nn.Module):
-    """Widen, bend, narrow: each position on its own."""
+    """Two linear layers with an activation between them, applied at each position."""
 
     def __init__(
         self, d_model: int, d_ff: int, bias: bool, activation: Callable[[Tensor], Tensor]
@@ -63,7 +75,7 @@ class FeedForward(nn.Module):
 
 
 class GatedFeedForward(nn.Module):
-    """SwiGLU: one widened copy gates the other."""
+    """SwiGLU: down(silu(gate(x)) * up(x))."""
 
     def __init__(self, d_model: int, d_ff: int, bias: bool) -> None:
         super().__init__()
@@ -75,8 +87,8 @@ class GatedFeedForward(nn.Module):
         return self.down(F.silu(self.gate(x)) * self.up(x))
 
 
-class Activated(nn.Module):
-    """One linear layer and a ReLU: the ladder's first feed-forward, before it is widened."""
+class LinearReLU(nn.Module):
+    """One linear layer and a ReLU: the first feed-forward of the ladder, as wide as the model."""
 
     def __init__(self, d_model: int, d_ff: int, bias: bool) -> None:
         super().__init__()
@@ -87,7 +99,7 @@ class Activated(nn.Module):
 
 
 class _SquaredReLU(torch.autograd.Function):
-    """Its gradient is 2 relu(x): one product where autograd would make five passes."""
+    """relu(x)**2 with the gradient 2 relu(x): one product instead of autograd's five passes."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -103,16 +115,16 @@ class _SquaredReLU(torch.autograd.Function):
 
 
 def squared_relu(x: Tensor) -> Tensor:
-    if torch.compiler.is_compiling():  # which fuses it anyway
+    if torch.compiler.is_compiling():  # the compiler fuses it
         return F.relu(x).square()
     return _SquaredReLU.apply(x)
 
 
 class _GELU(torch.autograd.Function):
-    """x times the normal distribution function, whose exponential is its own gradient's too.
+    """x times the normal distribution function, whose exponential also gives the gradient.
 
     For compiled code on a GPU, where F.gelu's erf takes longer than reading and writing x. The
-    distribution function is within 1e-7 (Abramowitz and Stegun, 7.1.26).
+    distribution function is accurate to 1e-7 (Abramowitz and Stegun, 7.1.26).
     """
 
     @staticmethod
@@ -129,7 +141,7 @@ class _GELU(torch.autograd.Function):
 
 
 def _normal(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The share of a normal distribution below x, and its density there."""
+    """Return the share of a normal distribution below x, and its density at x."""
     t = 1 / (1 + 0.3275911 * math.sqrt(0.5) * x.abs())
     power = torch.exp(-0.5 * x * x)
     tail = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (
@@ -144,7 +156,7 @@ def gelu(x: Tensor) -> Tensor:
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """GPT-2's: the distribution function by a tanh, which is a sigmoid by another name."""
+    """GPT-2's GELU, with a tanh for the distribution function; compiled, as a sigmoid."""
     if x.is_cuda and torch.compiler.is_compiling():
         wide = x.float()
         u = math.sqrt(8 / math.pi) * (wide + 0.044715 * wide * wide * wide)
@@ -152,32 +164,34 @@ def gelu_tanh(x: Tensor) -> Tensor:
     return F.gelu(x, approximate="tanh")
 
 
-def _bent_by(activation: Callable[[Tensor], Tensor]) -> Callable[[int, int, bool], nn.Module]:
+def _with_activation(
+    activation: Callable[[Tensor], Tensor],
+) -> Callable[[int, int, bool], nn.Module]:
     return lambda d_model, d_ff, bias: FeedForward(d_model, d_ff, bias, activation)
 
 
 FEED_FORWARDS: dict[str, Callable[[int, int, bool], nn.Module]] = {
-    "relu": _bent_by(F.relu),
-    "gelu": _bent_by(gelu),
-    "gelu-tanh": _bent_by(gelu_tanh),
-    "relu2": _bent_by(squared_relu),
-    "silu": _bent_by(F.silu),
+    "relu": _with_activation(F.relu),
+    "gelu": _with_activation(gelu),
+    "gelu-tanh": _with_activation(gelu_tanh),
+    "relu2": _with_activation(squared_relu),
+    "silu": _with_activation(F.silu),
     "swiglu": GatedFeedForward,
-    "linear-relu": Activated,
+    "linear-relu": LinearReLU,
 }
 
 NORMS: dict[str, Callable[..., nn.Module]] = {"layer": nn.LayerNorm, "rms": RMSNorm}
 
 
-def choose(table: dict[str, Choice], name: str, what: str) -> Choice:
-    """The entry of that name; a ConfigError with a hint if there is none."""
+def look_up(table: dict[str, Choice], name: str, what: str) -> Choice:
+    """Return an entry of a table; raise ConfigError if there is none of that name."""
     if name not in table:
         raise ConfigError(f"unknown {what} '{name}'", hint=did_you_mean(name, table))
     return table[name]
 
 
 class Sublayer(nn.Module):
-    """What stands around attention and around the feed-forward: norm, dropout, residual."""
+    """Wraps attention or a feed-forward in norm, dropout and residual connection."""
 
     def __init__(
         self,
@@ -190,8 +204,8 @@ class Sublayer(nn.Module):
         dropout: float,
     ) -> None:
         super().__init__()
-        make = choose(NORMS, norm, "norm")
-        choose({"pre": 0, "post": 0, "none": 0}, norm_place, "norm_place")
+        make = look_up(NORMS, norm, "norm")
+        look_up({"pre": 0, "post": 0, "none": 0}, norm_place, "norm_place")
         self.before = make(d_model, eps=eps) if norm_place == "pre" else nn.Identity()
         self.after = make(d_model, eps=eps) if norm_place == "post" else nn.Identity()
         self.dropout = nn.Dropout(dropout)
@@ -204,31 +218,13 @@ class Sublayer(nn.Module):
 
 def check_numbers(config: "AnyConfig") -> None:
     """Raise ConfigError for a number that no model can have."""
-    for name in _COUNTS:
-        value = getattr(config, name, None)
-        if value is not None and not value >= 1:
-            raise ConfigError(f"{name} ({value}) must be at least 1", hint=f"try {name}=8")
-    for name in ("norm_eps", "rope_base"):
-        if not 0 < getattr(config, name) < math.inf:
-            raise ConfigError(
-                f"{name} ({getattr(config, name)}) must be more than 0 and finite",
-                hint="leave it out",
-            )
-    for name in ("dropout", "weight_dropout"):
-        if not 0 <= getattr(config, name) < 1:
-            raise ConfigError(
-                f"{name} ({getattr(config, name)}) must be at least 0 and less than 1",
-                hint="try 0.1",
-            )
+    check_range(config, "vocab_size max_len n_heads n_kv_heads d_model d_head d_ff", least=1)
+    check_range(config, "n_decoder_layers window", least=1)
+    check_range(config, "norm_eps rope_base", above=0, below=math.inf)
+    check_range(config, "dropout weight_dropout", least=0, below=1)
 
 
-_COUNTS = (
-    *("vocab_size", "max_len", "n_heads", "n_kv_heads", "d_model", "d_head", "d_ff"),
-    *("n_decoder_layers", "window"),
-)
-
-
-def new_positions(config: "AnyConfig") -> Positions:
+def make_positions(config: "AnyConfig") -> Positions:
     d_head = config.d_head or config.d_model // config.n_heads
     kinds: dict[str, Callable[[], Positions]] = {
         "none": Positions,
@@ -238,18 +234,19 @@ def new_positions(config: "AnyConfig") -> Positions:
         "rotary": lambda: RotaryPositions(d_head, config.rope_base, config.rope_scaling),
         "alibi": lambda: ALiBiPositions(config.n_heads),
     }
-    return choose(kinds, config.positions, "positions")()
+    return look_up(kinds, config.positions, "positions")()
 
 
 def ff_width(config: "AnyConfig") -> int:
+    """Return the width of the feed-forward."""
     if config.d_ff is not None:
         return config.d_ff
-    if config.feed_forward == "swiglu":  # three matrices: 8/3 keeps the size of two at 4
+    if config.feed_forward == "swiglu":  # three matrices of 8/3 have the size of two of 4
         return 8 * round(config.d_model / 3)
     return 4 * config.d_model
 
 
-def _around(config: "AnyConfig", dropout: float) -> Sublayer:
+def _sublayer(config: "AnyConfig", dropout: float) -> Sublayer:
     c = config
     return Sublayer(
         c.d_model,
@@ -280,18 +277,18 @@ def _attention(config: "AnyConfig") -> MultiHeadAttention:
 
 
 class Block(nn.Module):
-    """Attention, then a feed-forward; each with its norm, dropout and residual around it."""
+    """Attention, then a feed-forward, each in a sublayer."""
 
     def __init__(self, config: "AnyConfig") -> None:
         super().__init__()
         c = config
-        # Without a projection there is nothing whose output could be dropped.
-        self.around_attention = _around(c, c.dropout if c.project else 0.0)
+        # Without a projection there is no output to drop.
+        self.around_attention = _sublayer(c, c.dropout if c.project else 0.0)
         self.attention = _attention(c)
         self.feed_forward: nn.Module | None = None
         if c.feed_forward != "none":
-            self.around_feed_forward = _around(c, c.dropout)
-            make = choose(FEED_FORWARDS, c.feed_forward, "feed_forward")
+            self.around_feed_forward = _sublayer(c, c.dropout)
+            make = look_up(FEED_FORWARDS, c.feed_forward, "feed_forward")
             self.feed_forward = make(c.d_model, ff_width(c), c.bias)
 
     def forward(
@@ -302,9 +299,9 @@ class Block(nn.Module):
         slopes: Tensor | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        return self._think(self._look(x, mask, rotation, slopes, cache))
+        return self._feed(self._attend(x, mask, rotation, slopes, cache))
 
-    def _look(
+    def _attend(
         self,
         x: Tensor,
         mask: Mask,
@@ -312,23 +309,23 @@ class Block(nn.Module):
         slopes: Tensor | None,
         cache: Cache | None,
     ) -> Tensor:
-        def look(h: Tensor) -> Tensor:
+        def attend(h: Tensor) -> Tensor:
             return self.attention(h, mask=mask, rotation=rotation, slopes=slopes, cache=cache).out
 
-        return self.around_attention(x, look)
+        return self.around_attention(x, attend)
 
-    def _think(self, x: Tensor) -> Tensor:
+    def _feed(self, x: Tensor) -> Tensor:
         if self.feed_forward is None:
             return x
         return self.around_feed_forward(x, self.feed_forward)
 
 
 class CrossBlock(Block):
-    """A block that also looks at a memory, between its attention and its feed-forward."""
+    """A block with attention to an encoder's output before its feed-forward."""
 
     def __init__(self, config: "AnyConfig") -> None:
         super().__init__(config)
-        self.around_cross = _around(config, config.dropout)
+        self.around_cross = _sublayer(config, config.dropout)
         self.cross = _attention(config)
 
     def forward(  # type: ignore[override]
@@ -342,6 +339,6 @@ class CrossBlock(Block):
         caches: tuple[Cache, Cache] | None = None,
     ) -> Tensor:
         own, other = caches or (None, None)
-        x = self._look(x, mask, rotation, slopes, own)
+        x = self._attend(x, mask, rotation, slopes, own)
         x = self.around_cross(x, lambda h: self.cross(h, memory, mask=memory_mask, cache=other).out)
-        return self._think(x)
+        return self._feed(x)

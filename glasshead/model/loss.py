@@ -1,4 +1,4 @@
-"""How well a model predicts: the cross-entropy of its head, in nats a token."""
+"""The cross-entropy of a model's predictions, in nats per token."""
 
 import math
 from typing import Any
@@ -13,24 +13,24 @@ from glasshead.model.gpt import GPT
 
 __all__ = ["feature_loss", "head_loss", "next_token_loss"]
 
-LARGE = 4096  # a vocabulary whose logits are what a step on a GPU waits for
-BLOCK = 2**21  # logits made at a time: 8 MiB of them
-SAFE = (1e-20, 1e30)  # sums of exp(logit) that float32 holds with room to spare
+LARGE = 4096  # size of a vocabulary from which logits take most of a step on a GPU
+BLOCK = 2**21  # logits at a time: 8 MiB
+SAFE = (1e-20, 1e30)  # range of sums of exp(logit), well inside that of float32
 
 
 def next_token_loss(model: GPT, ids: Tensor, targets: Tensor) -> Tensor:
-    """The mean loss of predicting targets (B, T) from ids (B, T)."""
+    """Return the mean loss of predicting targets (B, T) from ids (B, T)."""
     return feature_loss(model, model.features(ids), targets)
 
 
 def feature_loss(model: GPT, x: Tensor, targets: Tensor) -> Tensor:
-    """The same from the model's features x (B, T, C)."""
+    """Return the mean loss of targets (B, T), given the model's features x (B, T, C)."""
     x, y = x.flatten(0, 1), targets.flatten()  # (N, C), (N,)
     plain = model.config.logit_softcap is None and not torch.compiler.is_compiling()
     casts = torch.is_autocast_enabled(x.device.type)
     if plain and x.is_cpu and x.dtype == torch.float32 and not casts and torch.is_grad_enabled():
         return head_loss(x, model.head.weight, model.head.bias, y)
-    # In float16 a gradient over many tokens would vanish.
+    # Not in float16, in which the gradient of a mean over many tokens would vanish.
     bf16 = casts and torch.get_autocast_dtype(x.device.type) == torch.bfloat16
     if plain and x.is_cuda and bf16 and model.config.vocab_size >= LARGE and triton_works():
         from glasshead.model.loss_kernel import head_loss as fused_head_loss
@@ -41,11 +41,11 @@ def feature_loss(model: GPT, x: Tensor, targets: Tensor) -> Tensor:
 
 
 def head_loss(x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
-    """F.cross_entropy(F.linear(x, weight, bias), targets) and its gradients, nearly twice as fast.
+    """Compute F.cross_entropy(F.linear(x, weight, bias), targets), nearly twice as fast.
 
-    With a small width and a large vocabulary a step is mostly reading and writing logits. Here
-    they are made a block of rows at a time and turned into gradients while still in the cache:
-    the N x V table never exists.
+    With a small width and a large vocabulary, a step mostly reads and writes logits. Here they are
+    computed a block of rows at a time and turned into gradients while they are in the cache: the
+    N x V table never exists.
 
     >>> x, weight, bias = torch.eye(2), torch.eye(2), torch.zeros(2)
     >>> head_loss(x, weight, bias, torch.tensor([0, 1]))
@@ -68,8 +68,8 @@ class _HeadLoss(torch.autograd.Function):
             part, y = x[start : start + rows], targets[start : start + rows, None]
             powers, total, target = _powers(part, weight, bias, y, space[: len(part)])
             loss += (total.log() - target).sum()
-            # The gradient of the logits is (powers - total * one_hot(y)) * share; the factor of
-            # each row is left to the smaller matrices.
+            # The gradient of the logits is (powers - total * one_hot(y)) * share; the smaller
+            # matrices are multiplied by share instead.
             powers.scatter_(1, y, target.exp_().sub_(total))
             share = 1 / (N * total)  # (rows, 1)
             torch.mm(powers, weight, out=dx[start : start + rows]).mul_(share)
@@ -83,7 +83,7 @@ class _HeadLoss(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        # loss.backward() hands in 1: the products would read and write everything once more.
+        # loss.backward() passes 1: multiplying would only read and write everything again.
         if grad == 1:
             return *ctx.saved_tensors, None
         return *(None if g is None else grad * g for g in ctx.saved_tensors), None
@@ -92,10 +92,10 @@ class _HeadLoss(torch.autograd.Function):
 def _powers(
     x: Tensor, weight: Tensor, bias: Tensor | None, y: Tensor, out: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """exp of the logits (rows, V), its sum, and the logit of each target, (rows, 1) both.
+    """Return exp of the logits (rows, V), its sum (rows, 1), and each target's logit (rows, 1).
 
-    Softmax takes the largest logit off first. That costs two more passes and is needed only for
-    logits that are out of the ordinary, so it is done when the sums show that they are.
+    Subtracting the largest logit first, as softmax does, costs two more passes. Only unusual logits
+    need it, so it is done only if the sums are out of range.
     """
     for shifted in (False, True):
         logits = torch.mm(x, weight.t(), out=out)

@@ -1,8 +1,8 @@
-"""Cross-entropy over a large vocabulary on a GPU: logits become their own gradients, in place.
+"""Cross-entropy over a large vocabulary on a GPU: gradients overwrite the logits.
 
-A step of 65,536 tokens over 50,304 words makes 6.6 GB of logits in bf16. Whatever is done to them
-costs what it costs to read and write them, so each is read once and written once here: the row's
-log-sum-exp, the loss, and the gradient of the mean loss in the logits' place.
+A step of 65,536 tokens over 50,304 words has 6.6 GB of logits in bf16. The time goes into reading
+and writing them, so a program reads a row once for its log-sum-exp and loss, and overwrites it with
+the gradient of the mean loss.
 """
 
 from typing import Any
@@ -16,14 +16,12 @@ from torch.autograd.function import once_differentiable
 
 __all__ = ["head_loss"]
 
-TILE = (
-    8192,
-    8,
-)  # logits that a program reads at a time, and its warps: the best of twelve on an H200
+# Logits that a program reads at a time, and its warps: the fastest of twelve pairs on an H200.
+TILE = (8192, 8)
 
 
 def head_loss(x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> Tensor:
-    """F.cross_entropy(F.linear(x, weight, bias), targets), products in the dtype of x."""
+    """Compute F.cross_entropy(F.linear(x, weight, bias), targets), products in the dtype of x."""
     return _FusedHeadLoss.apply(x, weight, bias, targets)
 
 
@@ -33,7 +31,7 @@ class _FusedHeadLoss(torch.autograd.Function):
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor
     ) -> Tensor:
         V = weight.shape[0]
-        # Products are slow unless rows begin at multiples of 16 bytes.
+        # Products are slow unless rows start at multiples of 16 bytes.
         table = F.pad(weight.to(x.dtype), (0, 0, 0, -V % 64))
         logits = x @ table.t()  # (N, V)
         if bias is not None:
@@ -49,8 +47,8 @@ class _FusedHeadLoss(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, table, change = ctx.saved_tensors
         of_weight, of_bias = ctx.dtypes
-        grad = grad.clone()  # any kernel: cuBLAS warns if it is the first that a thread calls
-        dx = (change @ table) * grad  # one number does not widen what it is multiplied with
+        grad = grad.clone()  # any kernel: cuBLAS warns if its own is the first of a thread
+        dx = (change @ table) * grad  # a scalar does not change the dtype
         dweight = _product(change.t(), x, of_weight)[: ctx.V] * grad
         dbias = None
         if of_bias is not None:
@@ -59,35 +57,35 @@ class _FusedHeadLoss(torch.autograd.Function):
 
 
 def _product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
-    """a @ b, not rounded on the way to a wider dtype."""
+    """Return a @ b in a wider dtype, without rounding to that of a first."""
     if a.dtype == dtype or not a.is_cuda:
         return (a @ b).to(dtype)
     return torch.mm(a, b, out_dtype=dtype)
 
 
 def _turn_into_gradients(logits: Tensor, targets: Tensor, V: int) -> Tensor:
-    """The loss of each row (N,); the logits are then the gradients of the mean loss."""
+    """Return the loss of each row, (N,); overwrite the logits with gradients of the mean loss."""
     N = logits.shape[0]
     losses = torch.empty(N, dtype=torch.float32, device=logits.device)
     block = min(triton.next_power_of_2(V), TILE[0])
     warps = TILE[1] if block == TILE[0] else max(1, block // 512)
     with torch.cuda.device_of(logits):
-        _rows[(N,)](
+        _gradient_kernel[(N,)](
             logits, targets, losses, logits.stride(0), 1 / N, V=V, BLOCK=block, num_warps=warps
         )
     return losses
 
 
 @triton.jit  # type: ignore[untyped-decorator, unused-ignore]
-def _rows(  # type: ignore[no-untyped-def]
+def _gradient_kernel(  # type: ignore[no-untyped-def]
     logits, targets, losses, stride, share, V: tl.constexpr, BLOCK: tl.constexpr
 ):
-    row = tl.program_id(0).to(tl.int64)  # rows times stride pass 2**31
+    row = tl.program_id(0).to(tl.int64)  # row * stride may exceed 2**31
     here = logits + row * stride
     place = tl.arange(0, BLOCK)
     target = tl.load(targets + row)
     wanted = tl.load(here + target).to(tl.float32)
-    tl.debug_barrier()  # read by all before anyone writes over it
+    tl.debug_barrier()  # all threads read it before any overwrites it
     top = -float("inf")
     total = 0.0
     for start in tl.static_range(0, V, BLOCK):
@@ -100,7 +98,7 @@ def _rows(  # type: ignore[no-untyped-def]
     tl.store(losses + row, lse - wanted)
     for start in tl.static_range(0, V, BLOCK):
         inside = start + place < V
-        if BLOCK < V:  # else the row is still here
+        if BLOCK < V:  # otherwise x still has the row
             x = tl.load(here + start + place, mask=inside, other=-float("inf")).to(tl.float32)
         change = tl.exp(x - lse) - tl.where(start + place == target, 1.0, 0.0)
         tl.store(here + start + place, (change * share).to(logits.dtype.element_ty), mask=inside)

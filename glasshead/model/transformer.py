@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from glasshead.attention.cache import Cache, GrowingCache, MemoryCache
 from glasshead.attention.mask import Mask
-from glasshead.errors import ConfigError, ShapeError
-from glasshead.model.layers import NORMS, Block, CrossBlock, check_numbers, choose, new_positions
+from glasshead.errors import ConfigError, ShapeError, check_range
+from glasshead.model.layers import NORMS, Block, CrossBlock, check_numbers, look_up, make_positions
 
 __all__ = [
     "Decoder", "Encoder", "LayerCaches", "Memory", "Reader", "Transformer", "TransformerConfig",
@@ -68,18 +68,12 @@ class TransformerConfig:
 
     def __post_init__(self) -> None:
         check_numbers(self)
-        if self.n_layers < 1:
-            raise ConfigError(
-                f"n_layers ({self.n_layers}) must be at least 1", hint="try n_layers=8"
-            )
-        if self.n_segments < 0:
-            raise ConfigError(
-                f"n_segments ({self.n_segments}) must be at least 0", hint="try n_segments=0"
-            )
+        check_range(self, "n_layers", least=1)
+        check_range(self, "n_segments", least=0)
         if not 0 <= self.pad < self.vocab_size:
             raise ConfigError(
-                f"pad ({self.pad}) is no id of a vocabulary of {self.vocab_size}",
-                hint="it is the id of <pad>",
+                f"pad ({self.pad}) must be an id, at least 0 and less than {self.vocab_size}",
+                hint="use the id of <pad>",
             )
 
     @property
@@ -105,18 +99,18 @@ class TransformerConfig:
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """What the encoder made of a batch of sources."""
+    """The output of the encoder for a batch of sources."""
 
     x: Tensor  # (B, S, C)
     keys: Tensor  # (B, S) bool, False for padding
 
     def rows(self, rows: Tensor) -> "Memory":
-        """Sequence b of the result is sequence rows[b] of this one."""
+        """Select sequences: row b of the result is row rows[b] of this one."""
         return Memory(self.x[rows], self.keys[rows])
 
 
 class LayerCaches(NamedTuple):
-    """What one layer of the decoder keeps while it writes."""
+    """The caches of one layer of the decoder: its own tokens, and the encoder's output."""
 
     own: Cache
     cross: Cache
@@ -127,15 +121,15 @@ class LayerCaches(NamedTuple):
 
 
 class _Embedding(nn.Module):
-    """Ids become vectors: the table's, times sqrt(d_model), and where they stand.
+    """Token embeddings times sqrt(d_model), plus positions.
 
-    `scaled`, `embed_norm` and `n_segments` make it that of other families.
+    `scaled`, `embed_norm` and `n_segments` adapt it to other families of models.
     """
 
     def __init__(self, config: TransformerConfig, table: nn.Embedding | None = None) -> None:
         super().__init__()
         self.table = table or nn.Embedding(config.vocab_size, config.d_model)
-        self.positions = new_positions(config)
+        self.positions = make_positions(config)
         self.dropout = nn.Dropout(config.dropout)
         self.scale = math.sqrt(config.d_model) if config.scaled else 1.0
         self.segments: nn.Embedding | None = None
@@ -143,7 +137,7 @@ class _Embedding(nn.Module):
             self.segments = nn.Embedding(config.n_segments, config.d_model)
         self.norm: nn.Module = nn.Identity()
         if config.embed_norm:
-            self.norm = choose(NORMS, config.norm, "norm")(config.d_model, eps=config.norm_eps)
+            self.norm = look_up(NORMS, config.norm, "norm")(config.d_model, eps=config.norm_eps)
 
     def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
         x = self.table(ids) * self.scale  # (B, T, C)
@@ -153,7 +147,7 @@ class _Embedding(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Every position looks at every other: (B, S) ids become (B, S, C)."""
+    """Encodes ids (B, S) as (B, S, C); every position attends to every other."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -175,7 +169,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Every position looks at those before it, and at the memory."""
+    """Every position attends to those before it, and to the memory."""
 
     def __init__(self, config: TransformerConfig, table: nn.Embedding | None = None) -> None:
         super().__init__()
@@ -203,8 +197,8 @@ class Decoder(nn.Module):
         x, memory_mask = self.embedding(ids, positions), Mask(keys=memory.keys)
         rotation, slopes = places.rotation(positions), places.slopes()
         for layer, block in enumerate(self.blocks):
-            kept = caches[layer] if caches else None
-            x = block(x, rules, memory.x, memory_mask, rotation, slopes, kept)
+            cache = caches[layer] if caches else None
+            x = block(x, rules, memory.x, memory_mask, rotation, slopes, cache)
         return self.norm(x)
 
 
@@ -225,7 +219,7 @@ class Transformer(nn.Module):
         self.head = _head(config, self.decoder.embedding.table)
 
     def forward(self, source: Tensor, target_in: Tensor) -> Tensor:
-        """Logits (B, T, V) for the token after each of target_in (B, T)."""
+        """Return logits (B, T, V) for the token after each of target_in (B, T)."""
         return self.logits(self.features(target_in, self.encode(source)))
 
     def encode(self, source: Tensor) -> Memory:
@@ -234,9 +228,9 @@ class Transformer(nn.Module):
     def features(
         self, target_in: Tensor, memory: Memory, caches: Sequence[LayerCaches] | None = None
     ) -> Tensor:
-        """The residual stream (B, T, C) after the last block and norm.
+        """Return the decoder's residual stream (B, T, C) after the last block and norm.
 
-        With caches (`new_caches`), target_in holds only the tokens that are new, and no padding.
+        With caches (`new_caches`), target_in has only the new tokens, and no padding.
         """
         return self.decoder(target_in, memory, caches)
 
@@ -251,7 +245,7 @@ class Transformer(nn.Module):
 
 
 class Reader(nn.Module):
-    """An encoder that answers at every position with a word of the vocabulary."""
+    """An encoder that predicts a token at every position."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -260,7 +254,7 @@ class Reader(nn.Module):
         self.head = _head(config, self.encoder.embedding.table)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Logits (B, S, V) at each of ids (B, S)."""
+        """Return logits (B, S, V) at each of ids (B, S)."""
         return self.head(self.encoder(ids))
 
     def __repr__(self) -> str:
@@ -268,10 +262,10 @@ class Reader(nn.Module):
 
 
 def _last_norm(config: TransformerConfig) -> nn.Module:
-    """Before each layer is a norm, so the last one's output needs one too; after each, it has."""
+    """Return the norm after the last block, which only pre-norm needs."""
     if config.norm_place != "pre":
         return nn.Identity()
-    return choose(NORMS, config.norm, "norm")(config.d_model, eps=config.norm_eps)
+    return look_up(NORMS, config.norm, "norm")(config.d_model, eps=config.norm_eps)
 
 
 def _head(config: TransformerConfig, table: nn.Embedding) -> nn.Linear:
@@ -282,7 +276,7 @@ def _head(config: TransformerConfig, table: nn.Embedding) -> nn.Linear:
 
 
 def _positions(keys: Tensor) -> Tensor:
-    """(B, T) where each token stands among those that are not padding.
+    """Return the index of each token among those that are not padding, (B, T).
 
     >>> _positions(torch.tensor([[False, True, True], [True, True, False]]))
     tensor([[0, 0, 1],
@@ -292,18 +286,18 @@ def _positions(keys: Tensor) -> Tensor:
 
 
 def _initialise(module: nn.Module, config: TransformerConfig) -> None:
-    """Xavier's: matrices that neither grow nor shrink what passes through them."""
+    """Initialise the parameters as config.init says."""
 
     def xavier() -> None:
         for part in module.modules():
-            if isinstance(part, nn.Embedding):  # times sqrt(d_model) they have variance one
+            if isinstance(part, nn.Embedding):  # variance one, after the factor sqrt(d_model)
                 nn.init.normal_(part.weight, std=config.d_model**-0.5)
             elif isinstance(part, nn.Linear):
                 nn.init.xavier_uniform_(part.weight)
                 if part.bias is not None:
                     nn.init.zeros_(part.bias)
 
-    choose({"xavier": xavier, "torch": lambda: None}, config.init, "init")()
+    look_up({"xavier": xavier, "torch": lambda: None}, config.init, "init")()
 
 
 def _check_ids(name: str, ids: Tensor) -> None:

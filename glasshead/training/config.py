@@ -1,55 +1,17 @@
 """How a model is trained."""
 
 import math
-from collections.abc import Collection
 from dataclasses import dataclass, replace
-from operator import ge, gt, le, lt
-from typing import Any
 
 from torch import nn
 
-from glasshead.errors import ConfigError, did_you_mean
+from glasshead.errors import ConfigError, check_choices, check_range
 from glasshead.machine import pick_device
 from glasshead.training import auto_settings
 from glasshead.training.optim import OPTIMIZERS
 from glasshead.training.schedule import SCHEDULES
 
-__all__ = ["TrainConfig", "check_choices", "check_range"]
-
-
-def check_range(
-    config: Any,
-    names: str,
-    *,
-    least: float | None = None,
-    above: float | None = None,
-    most: float | None = None,
-    below: float | None = None,
-) -> None:
-    """Raise ConfigError for the first of the fields, named in one string, that is out of range.
-
-    None is in every range, NaN in none.
-    """
-    limits = {"at least": least, "more than": above, "at most": most, "less than": below}
-    tests = {"at least": ge, "more than": gt, "at most": le, "less than": lt}
-    given = {words: limit for words, limit in limits.items() if limit is not None}
-    for name in names.split():
-        value = getattr(config, name)
-        if value is None or all(tests[words](value, limit) for words, limit in given.items()):
-            continue
-        must = " and ".join(f"{words} {limit}" for words, limit in given.items())
-        flag, default = f"--{name.replace('_', '-')}", getattr(type(config), name)
-        raise ConfigError(
-            f"{name} ({value}) must be {must}",
-            hint=f"leave {flag} out" if default is None else f"the default is {flag} {default}",
-        )
-
-
-def check_choices(config: Any, **choices: Collection[str]) -> None:
-    """Raise ConfigError for the first field whose value is not among its choices."""
-    for name, known in choices.items():
-        if (value := getattr(config, name)) not in known:
-            raise ConfigError(f"unknown {name} '{value}'", hint=did_you_mean(str(value), known))
+__all__ = ["TrainConfig"]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from glasshead.errors import ConfigError, InputError
+from glasshead.errors import ConfigError, InputError, check_choices, check_range
 from glasshead.model.gpt import GPT
 from glasshead.model.loss import feature_loss
 from glasshead.text.batches import Batch, TextBatches
@@ -20,7 +20,7 @@ from glasshead.text.bpe import split_gpt2_words, split_words
 from glasshead.text.corpus import Report, read_documents, split_by_position
 from glasshead.text.token_store import token_store
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer, CharTokenizer, Tokenizer
-from glasshead.training.config import TrainConfig, check_choices, check_range
+from glasshead.training.config import TrainConfig
 from glasshead.training.dataset import Dataset, Sources
 from glasshead.training.task import Task, move_batch
 

@@ -8,10 +8,9 @@ from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 
-from glasshead.errors import ConfigError, InputError
+from glasshead.errors import ConfigError, InputError, check_range
 from glasshead.text.pairs import Pair, read_pairs
 from glasshead.text.sources import Report
-from glasshead.training.config import check_range
 
 __all__ = ["PairConfig", "ParallelCorpus", "read_parallel_corpus", "split_pairs"]
 

@@ -14,13 +14,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glasshead.errors import CheckpointError, ConfigError, did_you_mean
+from glasshead.errors import CheckpointError, ConfigError, check_range, did_you_mean
 from glasshead.model.transformer import Reader
 from glasshead.text.batches import draw
 from glasshead.text.tinyworld import LANGUAGES, Story, World
 from glasshead.text.tinyworld.tokens import pieces, world_tokenizer
 from glasshead.text.tokenizer import Tokenizer, WordTokenizer
-from glasshead.training.config import TrainConfig, check_range
+from glasshead.training.config import TrainConfig
 from glasshead.training.dataset import Dataset, Sources
 from glasshead.training.task import Task, move_batch
 

@@ -5,13 +5,13 @@ from itertools import islice
 
 from torch import nn
 
-from glasshead.errors import ConfigError, did_you_mean
+from glasshead.errors import ConfigError, check_range, did_you_mean
 from glasshead.model.transformer import Transformer
 from glasshead.text.pairs import Pair
 from glasshead.text.tinyworld import LANGUAGES, World
 from glasshead.text.tinyworld.tokens import world_tokenizer
 from glasshead.text.tokenizer import Tokenizer
-from glasshead.training.config import TrainConfig, check_range
+from glasshead.training.config import TrainConfig
 from glasshead.training.dataset import Dataset, Sources
 from glasshead.training.parallel_corpus import PairConfig, ParallelCorpus
 from glasshead.training.translation import TranslationTask

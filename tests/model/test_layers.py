@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from glasshead.errors import ConfigError
-from glasshead.model.layers import FEED_FORWARDS, NORMS, Sublayer, choose, ff_width, squared_relu
+from glasshead.model.layers import FEED_FORWARDS, NORMS, Sublayer, ff_width, look_up, squared_relu
 from tests.model.test_gpt import TINY
 
 
@@ -45,7 +45,7 @@ def test_where_the_norm_stands() -> None:
 
 def test_a_choice_that_is_not_there_gets_a_hint() -> None:
     with pytest.raises(ConfigError, match="unknown norm 'layr'") as caught:
-        choose(NORMS, "layr", "norm")
+        look_up(NORMS, "layr", "norm")
     assert "layer" in caught.value.hint
 
 

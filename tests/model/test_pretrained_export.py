@@ -115,7 +115,7 @@ def test_no_special_is_taken_for_another(tmp_path):
         ({**MODERN, "feed_forward": "relu2", "logit_softcap": 9.0},
          ["feed_forward=relu2 (not swiglu)", "logit_softcap=9.0 (not none)"]),
         ({**MODERN, "bias": False, "qk_norm": True},
-         ["of llama: qk_norm=true (not false)", "of qwen3: "]),
+         ["from llama: qk_norm=true (not false)", "from qwen3: "]),
         ({"n_layers": 0, "positions": "none"}, ["n_layers=0", "positions=none"]),
     ],
 )  # fmt: skip

@@ -257,7 +257,7 @@ def test_a_hook_can_change_the_context() -> None:
     ("change", "message"),
     [
         ({"vocab_size": 0}, "vocab_size (0) must be at least 1"),
-        ({"pad": 47}, "pad (47) is no id of a vocabulary of 47"),
+        ({"pad": 47}, "pad (47) must be an id, at least 0 and less than 47"),
         ({"dropout": 1.0}, "dropout (1.0) must be at least 0"),
         ({"weight_dropout": -0.5}, "weight_dropout (-0.5) must be at least 0"),
         ({"n_heads": 0}, "n_heads (0) must be at least 1"),

@@ -1,7 +1,7 @@
-"""Models of other programs: which of their families we know, and which of them can hold ours.
+"""Families of models of other programs, which can be imported and exported.
 
-A family is a small table: how its settings become ours and ours become its own, and what each
-parameter is called there. Files are read and written elsewhere (`glasshead.checkpoint`).
+A family translates settings in both directions, and the names of parameters. `glasshead.checkpoint`
+reads and writes the files.
 
     >>> family_of({"model_type": "bert"}).kind
     'encoder'
@@ -17,7 +17,7 @@ from glasshead.model.pretrained.family import (
     ForeignConfig,
     HoldingFamily,
     ParameterSource,
-    refused,
+    export_error,
 )
 from glasshead.model.pretrained.gpt2 import GPT2
 from glasshead.model.pretrained.llama import Llama, Qwen2, Qwen3
@@ -28,29 +28,29 @@ __all__ = [
     "family_of",
 ]  # fmt: skip
 
-# One line a family. Of several that can hold a model of ours, the first is taken.
+# A model of ours that fits several families is exported as the first of them.
 FAMILIES: dict[str, Family[Any]] = {
     family.name: family for family in (GPT2(), Llama(), Qwen3(), Qwen2(), Bert(), Marian())
 }
 
 
-# What gives a model that can be exported, for each kind that can.
-_FITTING = {
+# How to get a model that can be exported, by its kind.
+_HINTS = {
     "gpt": "train with these settings changed, or: glasshead train TEXT --preset llama",
     "transformer": (
         "train with these settings changed, or: glasshead train --pairs SRC TGT --preset marian"
     ),
-    "encoder": "one that was imported from a BERT fits",
+    "encoder": "only an encoder that was imported from a BERT can be exported",
 }
 
 
 def family_of(config: Mapping[str, Any], source: str = "config.json") -> Family[Any]:
-    """The family of a model by its config.json."""
+    """Return the family of a model by its config.json."""
     name = config.get("model_type")
     if not isinstance(name, str):
         raise InputError(
             f"{source} has no model_type",
-            hint="name a folder that save_pretrained of the transformers library wrote",
+            hint="name a folder that `save_pretrained` of the transformers library wrote",
         )
     if name not in FAMILIES:
         raise InputError(
@@ -61,16 +61,16 @@ def family_of(config: Mapping[str, Any], source: str = "config.json") -> Family[
 
 
 def family_for(kind: str, config: Any, origin: str | None = None) -> HoldingFamily[Any]:
-    """The family that can hold a model of ours; the one it came from, if it still can."""
+    """Return the family to export a model to: the one it was imported from, if it still fits."""
     holding = [family for family in FAMILIES.values() if isinstance(family, HoldingFamily)]
     fitting = {family.name: family for family in holding if family.kind == kind}
     if not fitting:
         raise InputError(
-            f"a {kind} cannot be exported: no family that we write is like it",
-            hint=f"these can: {', '.join(sorted({family.kind for family in holding}))}",
+            f"a {kind} cannot be exported: no supported family is like it",
+            hint=f"these kinds can: {', '.join(sorted({family.kind for family in holding}))}",
         )
     obstacles = {name: family.obstacles(config) for name, family in fitting.items()}
     able = [name for name, found in obstacles.items() if not found]
     if not able:
-        raise refused(obstacles, _FITTING[kind])
+        raise export_error(obstacles, _HINTS[kind])
     return fitting[origin if origin in able else able[0]]

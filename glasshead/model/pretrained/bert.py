@@ -1,4 +1,4 @@
-"""BERT's encoder, MiniLM's too: learned positions, norms behind each layer and the embeddings."""
+"""The encoder of BERT and MiniLM: learned positions, norms after each layer and the embeddings."""
 
 import re
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ from glasshead.model.pretrained.family import (
     ForeignConfig,
     HoldingFamily,
     ParameterSource,
+    find_differences,
     qkv,
-    unlike,
 )
 from glasshead.model.transformer import TransformerConfig
 
@@ -20,26 +20,26 @@ _ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu-tanh", "relu": "relu", "silu":
 
 
 class Bert(HoldingFamily[TransformerConfig]):
-    """Without what stands behind the encoder: the pooler, and the head that fills in words."""
+    """BERT without its pooler and its masked-word head."""
 
     name = "bert"
     kind = "encoder"
     architecture = "BertModel"
     prefix = "bert."
-    silent = re.compile(r"(bert\.)?embeddings\.position_ids")
+    ignored = re.compile(r"(bert\.)?embeddings\.position_ids")
     left_out = re.compile(r"(bert\.)?pooler\..*|cls\..*")
 
     def config(self, settings: ForeignConfig) -> TransformerConfig:
         s = settings
-        s.refuse(position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
-        vocab_size, pad = s.whole("vocab_size", 30522), s.values.get("pad_token_id", 0)
+        s.require(position_embedding_type="absolute", is_decoder=False, add_cross_attention=False)
+        vocab_size, pad = s.integer("vocab_size", 30522), s.values.get("pad_token_id", 0)
         return TransformerConfig(
             vocab_size=vocab_size,
-            max_len=s.whole("max_position_embeddings", 512),
-            n_layers=s.whole("num_hidden_layers", 12),
-            n_heads=s.whole("num_attention_heads", 12),
-            d_model=s.whole("hidden_size", 768),
-            d_ff=s.whole("intermediate_size", 3072),
+            max_len=s.integer("max_position_embeddings", 512),
+            n_layers=s.integer("num_hidden_layers", 12),
+            n_heads=s.integer("num_attention_heads", 12),
+            d_model=s.integer("hidden_size", 768),
+            d_ff=s.integer("intermediate_size", 3072),
             positions="learned",
             feed_forward=s.choice("hidden_act", _ACTIVATIONS, "gelu"),
             norm_place="post",
@@ -48,7 +48,7 @@ class Bert(HoldingFamily[TransformerConfig]):
             pad=pad if isinstance(pad, int) else 0,
             scaled=False,
             embed_norm=True,
-            n_segments=s.whole("type_vocab_size", 2),
+            n_segments=s.integer("type_vocab_size", 2),
         )
 
     def settings(self, config: TransformerConfig) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class Bert(HoldingFamily[TransformerConfig]):
 
     def obstacles(self, config: TransformerConfig) -> list[str]:
         c = config
-        return unlike(
+        return find_differences(
             c,
             positions=("learned",),
             norm=("layer",),
@@ -83,7 +83,7 @@ class Bert(HoldingFamily[TransformerConfig]):
             bias=(True,),
             scaled=(False,),
             embed_norm=(True,),
-            n_segments=range(1, c.n_segments + 1),
+            n_segments=range(1, max(c.n_segments, 1) + 1),
             qk_norm=(False,),
             softcap=(None,),
         )
@@ -112,6 +112,6 @@ class Bert(HoldingFamily[TransformerConfig]):
             for part in ("weight", "bias"):
                 yield ParameterSource(f"{own}.{part}", (f"{other}.{part}",))
 
-    def older(self, name: str) -> str:
+    def older_name(self, name: str) -> str:
         name = re.sub(r"LayerNorm\.weight$", "LayerNorm.gamma", name)
         return re.sub(r"LayerNorm\.bias$", "LayerNorm.beta", name)

@@ -6,11 +6,16 @@ from typing import Any
 
 from glasshead.model.gpt import GPTConfig
 from glasshead.model.layers import ff_width
-from glasshead.model.pretrained.family import ForeignConfig, HoldingFamily, ParameterSource, unlike
+from glasshead.model.pretrained.family import (
+    ForeignConfig,
+    HoldingFamily,
+    ParameterSource,
+    find_differences,
+)
 
 __all__ = ["GPT2"]
 
-# The first of theirs for one of ours is the one that is written.
+# Of several words of theirs for one of ours, the first is exported.
 _ACTIVATIONS = {
     "gelu_new": "gelu-tanh",
     "gelu_pytorch_tanh": "gelu-tanh",
@@ -26,23 +31,23 @@ class GPT2(HoldingFamily[GPTConfig]):
     kind = "gpt"
     architecture = "GPT2LMHeadModel"
     prefix = "transformer."
-    silent = re.compile(r"(transformer\.)?h\.\d+\.attn\.(masked_)?bias")  # the causal mask
+    ignored = re.compile(r"(transformer\.)?h\.\d+\.attn\.(masked_)?bias")  # the causal mask
 
     def config(self, settings: ForeignConfig) -> GPTConfig:
         s = settings
-        s.refuse(
+        s.require(
             scale_attn_weights=True,
             scale_attn_by_inverse_layer_idx=False,
             add_cross_attention=False,
         )
-        d_model = s.whole("n_embd", 768)
+        d_model = s.integer("n_embd", 768)
         return GPTConfig(
-            vocab_size=s.whole("vocab_size", 50257),
-            max_len=s.whole("n_positions", 1024),
-            n_layers=s.whole("n_layer", 12),
-            n_heads=s.whole("n_head", 12),
+            vocab_size=s.integer("vocab_size", 50257),
+            max_len=s.integer("n_positions", 1024),
+            n_layers=s.integer("n_layer", 12),
+            n_heads=s.integer("n_head", 12),
             d_model=d_model,
-            d_ff=s.whole("n_inner", 4 * d_model),
+            d_ff=s.integer("n_inner", 4 * d_model),
             feed_forward=s.choice("activation_function", _ACTIVATIONS, "gelu_new"),
             norm_eps=s.number("layer_norm_epsilon", 1e-5),
             qkv_bias=True,
@@ -72,7 +77,7 @@ class GPT2(HoldingFamily[GPTConfig]):
 
     def obstacles(self, config: GPTConfig) -> list[str]:
         c = config
-        return unlike(
+        return find_differences(
             c,
             n_layers=range(1, max(c.n_layers, 1) + 1),
             positions=("learned",),

@@ -18,13 +18,13 @@ from glasshead.model.pretrained.family import (
     ForeignConfig,
     HoldingFamily,
     ParameterSource,
+    find_differences,
     qkv,
-    unlike,
 )
 
 __all__ = ["Llama", "Qwen2", "Qwen3"]
 
-# Their words for the numbers of a scaling, by ours.
+# Their names of the numbers of a scaling, by ours.
 _SCALING_WORDS = {
     "factor": "factor",
     "low": "low_freq_factor",
@@ -41,25 +41,25 @@ class Llama(HoldingFamily[GPTConfig]):
     kind = "gpt"
     architecture = "LlamaForCausalLM"
     prefix = "model."
-    silent = re.compile(r".*\.rotary_emb\.inv_freq")
+    ignored = re.compile(r".*\.rotary_emb\.inv_freq")
     qk_norm = False
-    out_bias = True  # whether the projection after attention has a bias where q, k and v have
+    out_bias = True  # whether the projection after attention has a bias if q, k and v have
 
     def config(self, settings: ForeignConfig) -> GPTConfig:
         s = settings
         s.choice("hidden_act", {"silu": "", "swish": ""}, "silu")
-        s.refuse(pretraining_tp=1, partial_rotary_factor=1.0, use_sliding_window=False)
-        d_model, n_heads = s.whole("hidden_size"), s.whole("num_attention_heads")
+        s.require(pretraining_tp=1, partial_rotary_factor=1.0, use_sliding_window=False)
+        d_model, n_heads = s.integer("hidden_size"), s.integer("num_attention_heads")
         base, scaling = _rotary(s)
         return GPTConfig(
-            vocab_size=s.whole("vocab_size"),
-            max_len=s.whole("max_position_embeddings", 2048),
-            n_layers=s.whole("num_hidden_layers"),
+            vocab_size=s.integer("vocab_size"),
+            max_len=s.integer("max_position_embeddings", 2048),
+            n_layers=s.integer("num_hidden_layers"),
             n_heads=n_heads,
-            n_kv_heads=s.whole("num_key_value_heads", n_heads),
+            n_kv_heads=s.integer("num_key_value_heads", n_heads),
             d_model=d_model,
             d_head=self.d_head(s, d_model // n_heads),
-            d_ff=s.whole("intermediate_size"),
+            d_ff=s.integer("intermediate_size"),
             positions="rotary",
             rope_base=base,
             rope_scaling=scaling,
@@ -75,7 +75,7 @@ class Llama(HoldingFamily[GPTConfig]):
         )
 
     def d_head(self, settings: ForeignConfig, usual: int) -> int:
-        return settings.whole("head_dim", usual or None)
+        return settings.integer("head_dim", usual or None)
 
     def biases(self, settings: ForeignConfig) -> dict[str, Any]:
         around = settings.flag("attention_bias", False)
@@ -108,18 +108,18 @@ class Llama(HoldingFamily[GPTConfig]):
             found["rope_scaling"] = {"rope_type": scaling.name, **numbers}
         return found
 
-    def biased(self, config: GPTConfig) -> tuple[bool, bool]:
-        """Whether theirs has biases around attention, and in the feed-forward."""
+    def has_biases(self, config: GPTConfig) -> tuple[bool, bool]:
+        """Return whether theirs has biases in attention, and in the feed-forward."""
         out = config.bias if config.out_bias is None else config.out_bias
         return config.qkv_bias or out, config.bias
 
     def their_biases(self, config: GPTConfig) -> dict[str, bool]:
-        around, within = self.biased(config)
+        around, within = self.has_biases(config)
         return {"attention_bias": around, "mlp_bias": within}
 
     def obstacles(self, config: GPTConfig) -> list[str]:
         c = config
-        return unlike(
+        return find_differences(
             c,
             n_layers=range(1, max(c.n_layers, 1) + 1),
             positions=("rotary",),
@@ -137,12 +137,12 @@ class Llama(HoldingFamily[GPTConfig]):
         )
 
     def needs(self, config: GPTConfig) -> dict[str, tuple[Any, ...]]:
-        """What else must be so; biases that ours lacks are zero in theirs."""
+        """Return further requirements. Biases that ours lacks are zero in theirs."""
         return {}
 
     def entries(self, config: GPTConfig) -> Iterator[ParameterSource]:
         c = config
-        around, within = self.biased(c)
+        around, within = self.has_biases(c)
         yield ParameterSource("embedding.weight", ("model.embed_tokens.weight",))
         for layer in range(c.n_layers):
             ours, theirs = f"blocks.{layer}.", f"model.layers.{layer}."
@@ -175,15 +175,15 @@ class Llama(HoldingFamily[GPTConfig]):
 
 
 class Qwen2(Llama):
-    """Only what was imported becomes one again: their library reads any tokenizer of a Qwen2 as
-    if it were Qwen2's own."""
+    """Only an imported Qwen2 can be exported as one: their library reads any tokenizer of a Qwen2
+    as if it were Qwen2's own."""
 
     name = "qwen2"
     architecture = "Qwen2ForCausalLM"
     out_bias = False
 
     def d_head(self, settings: ForeignConfig, usual: int) -> int:
-        return usual  # their code knows no other
+        return usual  # their code has no setting for it
 
     def biases(self, settings: ForeignConfig) -> dict[str, Any]:
         return {"qkv_bias": True, "out_bias": False, "bias": False}
@@ -202,41 +202,41 @@ class Qwen3(Llama):
     qk_norm = True
 
     def d_head(self, settings: ForeignConfig, usual: int) -> int:
-        return settings.whole("head_dim", 128)
+        return settings.integer("head_dim", 128)
 
     def biases(self, settings: ForeignConfig) -> dict[str, Any]:
         around = settings.flag("attention_bias", False)
         return {"qkv_bias": around, "out_bias": around, "bias": False}
 
     def their_biases(self, config: GPTConfig) -> dict[str, bool]:
-        return {"attention_bias": self.biased(config)[0], "use_sliding_window": False}
+        return {"attention_bias": self.has_biases(config)[0], "use_sliding_window": False}
 
     def needs(self, config: GPTConfig) -> dict[str, tuple[Any, ...]]:
         return {"bias": (False,), "qk_eps": (config.norm_eps,)}
 
 
 def _rotary(settings: ForeignConfig) -> tuple[float, str | None]:
-    """The base of the rotation, and its scaling as it is written here."""
+    """Return the base of the rotation, and its scaling in our notation."""
     old, new = settings.part("rope_scaling"), settings.part("rope_parameters")
     table = new or old
     base = (new if new and "rope_theta" in new.values else settings).number("rope_theta", 10_000.0)
     if table is None:
         return base, None
-    table.refuse(partial_rotary_factor=1.0, mscale=None, mscale_all_dim=None, truncate=True)
+    table.require(partial_rotary_factor=1.0, mscale=None, mscale_all_dim=None, truncate=True)
     kinds = {kind: kind for kind in ("default", "linear", "llama3", "yarn")}
     kind = table.choice("rope_type" if "rope_type" in table.values else "type", kinds, "default")
     if kind == "default":
         return base, None
-    factor, longest = table.number("factor"), settings.whole("max_position_embeddings", 2048)
+    factor, longest = table.number("factor"), settings.integer("max_position_embeddings", 2048)
     if kind == "linear":
         return base, str(LinearScaling(factor))
-    length = float(table.whole("original_max_position_embeddings", longest))
+    length = float(table.integer("original_max_position_embeddings", longest))
     if kind == "llama3":
         low, high = table.number("low_freq_factor"), table.number("high_freq_factor")
         if low >= high:
             raise InputError(
                 f"{table.source}: low_freq_factor {low} is not less than high_freq_factor {high}",
-                hint="the file is damaged; take it anew",
+                hint="the file is damaged; download it again",
             )
         return base, str(Llama3Scaling(factor, low, high, length))
     yarn = YarnScaling(

@@ -1,7 +1,8 @@
-"""Marian's translators, as OPUS-MT has them for a thousand pairs of languages.
+"""Marian's translators, such as those of OPUS-MT for a thousand pairs of languages.
 
-They are the paper's: a norm after each layer, sinusoids (first all sines, then all cosines), one
-table of embeddings for both languages and the head. With `--preset marian`, so are ours.
+They have the architecture of the paper: norms after each layer, sinusoidal positions (all sines,
+then all cosines), and one embedding table for both languages and the output layer.
+`--preset marian` trains such a model.
 """
 
 import re
@@ -14,14 +15,14 @@ from glasshead.model.pretrained.family import (
     ForeignConfig,
     HoldingFamily,
     ParameterSource,
+    find_differences,
     qkv,
-    unlike,
 )
 from glasshead.model.transformer import TransformerConfig
 
 __all__ = ["Marian"]
 
-# The first of theirs for one of ours is the one that is written.
+# Of several words of theirs for one of ours, the first is exported.
 _ACTIVATIONS = {
     "swish": "silu",
     "silu": "silu",
@@ -29,7 +30,7 @@ _ACTIVATIONS = {
     "gelu_new": "gelu-tanh",
     "relu": "relu",
 }
-# How all of them are, and what their library once had other ways for.
+# Settings that all of them have, and for which their library once had alternatives.
 _ALWAYS = {
     "normalize_before": False,
     "normalize_embedding": False,
@@ -44,13 +45,13 @@ class Marian(HoldingFamily[TransformerConfig]):
     name = "marian"
     kind = "transformer"
     architecture = "MarianMTModel"
-    silent = re.compile(r"model\.(en|de)coder\.embed_positions\.weight")  # computed here
+    ignored = re.compile(r"model\.(en|de)coder\.embed_positions\.weight")  # computed here
 
     def config(self, settings: ForeignConfig) -> TransformerConfig:
         s = settings
-        s.refuse(**_ALWAYS)
-        heads, width = s.whole("encoder_attention_heads", 16), s.whole("encoder_ffn_dim", 4096)
-        vocab_size = s.whole("vocab_size", 58101)
+        s.require(**_ALWAYS)
+        heads, width = s.integer("encoder_attention_heads", 16), s.integer("encoder_ffn_dim", 4096)
+        vocab_size = s.integer("vocab_size", 58101)
         pad = s.values.get("pad_token_id", vocab_size - 1)
         for name, needed in (
             ("decoder_attention_heads", heads),
@@ -60,15 +61,15 @@ class Marian(HoldingFamily[TransformerConfig]):
             if s.values.get(name, needed) not in (needed, None):
                 raise InputError(
                     f"{s.source}: {name} is {s.values[name]!r}, but only {needed} is supported",
-                    hint="import a model whose encoder and decoder are of one shape",
+                    hint="import a model whose encoder and decoder have the same shape",
                 )
         return TransformerConfig(
             vocab_size=vocab_size,
-            max_len=s.whole("max_position_embeddings", 1024),
-            n_layers=s.whole("encoder_layers", 12),
-            n_decoder_layers=s.whole("decoder_layers", 12),
+            max_len=s.integer("max_position_embeddings", 1024),
+            n_layers=s.integer("encoder_layers", 12),
+            n_decoder_layers=s.integer("decoder_layers", 12),
             n_heads=heads,
-            d_model=s.whole("d_model", 1024),
+            d_model=s.integer("d_model", 1024),
             d_ff=width,
             positions="sinusoidal-split",
             feed_forward=s.choice("activation_function", _ACTIVATIONS, "gelu"),
@@ -110,7 +111,7 @@ class Marian(HoldingFamily[TransformerConfig]):
 
     def obstacles(self, config: TransformerConfig) -> list[str]:
         c = config
-        return unlike(
+        return find_differences(
             c,
             positions=("sinusoidal-split",),
             norm=("layer",),
@@ -131,23 +132,23 @@ class Marian(HoldingFamily[TransformerConfig]):
         yield ParameterSource("encoder.embedding.table.weight", ("model.shared.weight",))
         table = "encoder.embedding.table.weight"
         yield ParameterSource(
-            "head.bias", ("final_logits_bias",), zero=True, beside=table, led=True
+            "head.bias", ("final_logits_bias",), zero=True, beside=table, leading_one=True
         )
         for side, n_layers in (("encoder", config.n_layers), ("decoder", _decoder_layers(config))):
-            looks = {"attention": "self_attn"}
+            attentions = {"attention": "self_attn"}
             if side == "decoder":
-                looks["cross"] = "encoder_attn"
+                attentions["cross"] = "encoder_attn"
             for layer in range(n_layers):
                 ours, theirs = f"{side}.blocks.{layer}.", f"model.{side}.layers.{layer}."
                 for part in ("weight", "bias"):
-                    for own, other in looks.items():
+                    for own, other in attentions.items():
                         names = [f"{theirs}{other}.{x}_proj.{part}" for x in "qkv"]
                         yield qkv(f"{ours}{own}.qkv.{part}", names, config, zero=part == "bias")
                     for own, other in (
-                        *((f"{own}.out", f"{other}.out_proj") for own, other in looks.items()),
+                        *((f"{own}.out", f"{other}.out_proj") for own, other in attentions.items()),
                         *(
                             (f"around_{own}.after", f"{other}_layer_norm")
-                            for own, other in looks.items()
+                            for own, other in attentions.items()
                         ),
                         ("feed_forward.up", "fc1"),
                         ("feed_forward.down", "fc2"),
