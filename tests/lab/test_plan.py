@@ -218,6 +218,32 @@ def test_activations_are_what_autograd_keeps(config):
     assert planned == pytest.approx(real - ids.nbytes, rel=0.001)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"positions": "alibi"},
+        {"feed_forward": "none"},
+        {"feed_forward": "linear-relu", "residual": False},
+        {"project": False, "norm_place": "none"},
+        {"dropout": 0.2},
+        {"softcap": 5.0, "logit_softcap": 9.0},
+        {"window": 7},
+        {"backend": "explicit"},
+    ],
+    ids=str,
+)
+def test_other_kinds_of_layers_are_counted_as_well(change):
+    config = replace(GPT2, **change)
+    model, (ids, _) = GPT(config), batch(config)
+    real = kept_for_the_backward_pass(model, model.features, ids)
+    planned = count_training(config, B, Target()).memory["activations"]
+    assert planned == pytest.approx(real - ids.nbytes, rel=0.01)
+    for compiled in (False, True):
+        step = count_training(config, B, Target(True, 2, compiled))
+        assert min(step.memory.values()) >= 0
+        assert sum(step.backward.values()) > sum(step.forward.values()) / 2
+
+
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated")
 @pytest.mark.parametrize("config", [GPT2, LLAMA], ids=["gpt2", "llama"])
 def test_compiled_activations_are_what_torch_compile_keeps(config):
