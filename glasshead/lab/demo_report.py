@@ -102,7 +102,7 @@ def _name(layer: int, head: int) -> str:
 
 
 def _reading_picture(reading: StoryReading) -> str:
-    """What the last pronoun looks at in every head; the strongest cell of the best is outlined."""
+    """Draw what the last pronoun attends to in every head; the best head's maximum is outlined."""
     n_layers, n_heads = reading.maps.shape[:2]
     heads = [(layer, head) for layer in range(n_layers) for head in range(n_heads)]
     values = torch.stack([reading.maps[head][reading.last] for head in heads])
@@ -170,7 +170,7 @@ def _mark_pronoun(rendering: Rendering) -> str:
 
 
 def _pronoun_picture(demo: Demo, rendering: Rendering) -> str:
-    """What was looked at while the pronoun was written, and while 它 was read."""
+    """Draw what was attended to while the pronoun was written, and while 它 was read."""
     assert rendering.pronoun is not None
     written = rendering.crossing[demo.translator.writing_best][rendering.pronoun]
     read = rendering.reading[demo.translator.reading_best][rendering.asked]

@@ -175,7 +175,7 @@ def test_a_folder_that_is_no_demo_is_left_alone(tmp_path, mark):
 def test_an_error_in_a_training_process_is_raised_here(tmp_path):
     job = TrainingJob("reader", "refer", tmp_path / "run", {"steps": 5, "lr": -1.0})
     with pytest.raises(ConfigError, match=r"lr \(-1.0\) must be at least 0"):
-        train_all([job], lambda *told: None)
+        train_all([job], lambda *message: None)
 
 
 @given(st.text(alphabet="它饿了，。“”（） abc,7%", max_size=60), st.integers(8, 30))

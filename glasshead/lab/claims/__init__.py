@@ -17,7 +17,7 @@ __all__ = ["claim_modules", "load_claim"]
 
 
 def claim_modules() -> dict[int, str]:
-    """The module of each claim by its number. Imports none of them."""
+    """Return the module of each claim by its number, without importing any."""
     files = sorted(Path(__file__).parent.glob("c[0-9][0-9]_*.py"))
     return {int(file.stem[1:3]): f"{__name__}.{file.stem}" for file in files}
 

@@ -47,7 +47,7 @@ def measure(budget: Budget, *, scale: Callable[[int], float] = sqrt_of_width) ->
 
 
 def _gradients(q: Tensor, k: Tensor, v: Tensor, g: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """For each row: the norm of softmax's Jacobian, and of the gradient that reaches its query."""
+    """Return for each row the norms of softmax's Jacobian and of the gradient at its query."""
     q = q.clone().requires_grad_()
     seen = attend(q, k, v, scoring=Scoring(scale=scale), weights=True, backend="explicit")
     (reaching,) = torch.autograd.grad(seen.context, q, g)

@@ -60,7 +60,7 @@ def measure(budget: Budget, *, forward: Forward = run_masked) -> Evidence:
 
 
 def _change_ahead(change: Tensor) -> float:
-    """The largest change of an output before the replaced token, over the median after it."""
+    """Return the largest change before the replaced token, over the median change after it."""
     return (change.triu(1).max() / change[torch.ones(T, T).tril().bool()].median()).item()
 
 
@@ -85,7 +85,7 @@ def _changes(model: GPT, ids: Tensor, forward: Forward, seed: int) -> Tensor:
 
 
 def _gradient_ahead(model: GPT, ids: Tensor, forward: Forward) -> float:
-    """The largest gradient of the output in the middle with respect to a later embedding."""
+    """Return the largest gradient of the middle output with respect to a later embedding."""
     with capture_embeddings(model) as embedded:
         logits = forward(model, ids)
     (gradient,) = torch.autograd.grad(logits[:, T // 2].sum(), embedded[0])

@@ -95,8 +95,8 @@ def _figures(
     stories: Sequence[Story],
     whose: Callable[[Story], int],
 ) -> dict[str, Any]:
-    """For each model: how often it is right, how often the referent is on top, with what weight;
-    and what it looks at in the document's own sentence."""
+    """Measure for each model how often it is right, how often the referent is on top, with which
+    weight, and what it attends to in the document's own sentence."""
     truth, sentence = Truth.of(stories, LANG), World.seed_story()
     batch = answered_batch(stories, answers)
     places, rows = torch.tensor([whose(story) for story in stories]), torch.arange(len(stories))

@@ -115,7 +115,7 @@ def _makers(max_len: int, window: int | None) -> dict[str, Callable[[int], nn.Mo
 
 
 def _questions(distance: int, rows: int, seed: int, step: int) -> tuple[Tensor, Tensor]:
-    """A symbol, noise, and the token that asks which symbol it was."""
+    """Return a symbol, noise and the token that asks which symbol it was; and the symbols."""
     generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
     ids = torch.randint(SYMBOLS, ASK, (rows, distance + 1), generator=generator)
     symbols = torch.randint(SYMBOLS, (rows,), generator=generator)
@@ -126,7 +126,7 @@ def _questions(distance: int, rows: int, seed: int, step: int) -> tuple[Tensor, 
 def _learn(
     make: Callable[[int], nn.Module], distance: int, lr: float, seed: int, steps: int
 ) -> tuple[int, float]:
-    """Steps until 95 % of the last twenty batches are right (or all steps), and the accuracy."""
+    """Train until 95 % of the last twenty batches are right; return the steps and the accuracy."""
     model = make(seed)
     right: list[float] = []
 
@@ -145,7 +145,7 @@ def _learn(
 
 
 def _gradient(model: nn.Module, seed: int) -> list[float]:
-    """The gradient of the last output with respect to each input, nearest first, untrained."""
+    """Return the gradient of the last output with respect to each input, nearest first."""
     ids, symbols = _questions(REACH - 1, B, seed, 0)
     with capture_embeddings(model) as embedded:
         F.cross_entropy(model(ids)[:, -1], symbols).backward()

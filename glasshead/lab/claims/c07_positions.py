@@ -87,7 +87,7 @@ def _learn_order(positions: str, mask: Mask, lr: float, seed: int, steps: int) -
 
 
 def _sequences(n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Random tokens, among them one 0 and one 1; and which of the two comes first."""
+    """Return random tokens, among them one 0 and one 1, and which of the two comes first."""
     ids = torch.randint(2, V, (n, T), generator=generator)
     places = torch.rand(n, T, generator=generator).argsort(1)[:, :2]
     ids.scatter_(1, places, torch.tensor([0, 1]).expand(n, 2))
@@ -106,7 +106,7 @@ def _accuracy(model: GPT, mask: Mask, seed: int) -> float:
 
 @torch.no_grad()
 def _equivariance(model: GPT, mask: Mask, seed: int) -> float:
-    """How far outputs of shuffled words are from shuffled outputs, over the largest output."""
+    """Return how far outputs of shuffled words are from shuffled outputs, over the largest one."""
     generator = torch.Generator().manual_seed(seed)
     ids, _ = _sequences(16, generator)
     order = torch.randperm(T, generator=generator)

@@ -74,7 +74,7 @@ def measure(
 
 
 def _stories(n: int) -> tuple[list[Story], Tensor]:
-    """Unseen stories, each with its other ending, and (N, 2) the places of its actor and thing.
+    """Return unseen stories with their other endings, and (N, 2) the places of actor and thing.
 
     In a story and its other ending the same two words stand in the same places, but the pronoun
     stands for the other one: so the attended noun and the other one are equally far away. Only
@@ -133,7 +133,7 @@ def _logits_without(
 def _agreement(
     model: Reader, batch: StoryBatch, queries: Tensor, before: Tensor, weights: Tensor
 ) -> float:
-    """How often the word with the most weight is the one whose hiding lowers the answer most."""
+    """Return how often hiding the word with the most weight lowers the answer most."""
     lost = torch.full(weights.shape, -torch.inf)
     for key in range(weights.shape[1]):
         keys = torch.full_like(queries, key)

@@ -139,7 +139,7 @@ def _learn_task(
 def _sentences(
     task: str, longest: int, length: int | None, rows: int, seed: int, step: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Random sentences, the decoder's input and its target. A batch has one length."""
+    """Return random sentences of one length, the decoder's input and its target."""
     generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
     length = length or int(torch.randint(1, longest + 1, (), generator=generator))
     source = torch.randint(FIRST, FIRST + SYMBOLS, (rows, length), generator=generator)

@@ -87,7 +87,7 @@ def moved_words(links: Links) -> set[int]:
 def _figures(
     models: Sequence[tuple[Any, Reach]], langs: Langs, unseen: Sequence[Story]
 ) -> dict[str, Any]:
-    """For each model: the share of right stories and words, and of right links of its best head."""
+    """Measure for each model the shares of right stories, words, and links of its best head."""
     chosen_on = list(islice(World(1).stories("train"), 100))
     names = ("exact", "right moved", "right kept", "error", "points moved", "points kept")
     found: dict[str, list[Any]] = {name: [] for name in (*names, "other moved")}
@@ -119,7 +119,7 @@ def _figures(
 
 
 def _controls(langs: Langs, unseen: Sequence[Story], seeds: Sequence[int]) -> dict[str, Any]:
-    """Where the diagonal and untrained translators point, and the least error there can be."""
+    """Measure where the diagonal and untrained translators point, and the least possible error."""
     sure = [story.alignment(*langs) for story in unseen]
     lengths = [tuple(len(story.tokens[lang]) for lang in langs) for story in unseen]
     diagonal = [torch.linspace(0, S - 1, T).round().long() for S, T in lengths]
@@ -151,7 +151,7 @@ def _error(looked: Sequence[Tensor], sure: Sequence[Links]) -> float:
 
 
 def _hits(looked: Sequence[Tensor], sure: Sequence[Links]) -> list[Tensor]:
-    """For each story (T,): whether the word looked at is the counterpart of the word written."""
+    """Return for each story (T,) whether the word looked at is that of the word written."""
     return [
         torch.tensor([(source, target) in links for target, source in enumerate(places.tolist())])
         for places, links in zip(looked, sure, strict=True)
@@ -169,7 +169,7 @@ def _split(hits: Sequence[Tensor], sure: Sequence[Links]) -> tuple[float, float]
 
 
 def _links_of_next(looked: Sequence[Tensor], sure: Sequence[Links]) -> list[Links]:
-    """For each story the links of the next one, up to the length of its own translation."""
+    """Return for each story the links of the next one, up to its own length."""
     return [
         frozenset((s, t) for s, t in links if t < len(places))
         for places, links in zip(looked, [*sure[1:], sure[0]], strict=True)

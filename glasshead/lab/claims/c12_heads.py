@@ -182,7 +182,7 @@ def _remove_in_turn(model: Reader, chosen_on: StoryBatch, batch: StoryBatch) -> 
 
 
 def _ratios(evidence: Mapping[str, Any], when: str = "") -> list[list[float]]:
-    """For each layer, one number per seed: how far apart heads are, over what unrelated ones are.
+    """Return for each layer, per seed, how far apart heads are, over what unrelated ones are.
 
     Heads that all look at everything alike are not apart.
     """
@@ -195,7 +195,7 @@ def _ratios(evidence: Mapping[str, Any], when: str = "") -> list[list[float]]:
 
 
 def _are_different(ratio: Interval, rise: Interval) -> bool | None:
-    """Whether the heads of a layer are different; None: the intervals do not tell."""
+    """Return whether the heads of a layer are different; None if the intervals do not tell."""
     if ratio.high < APART or rise.high <= 0:
         return False
     return True if ratio.low >= APART and rise.low > 0 else None

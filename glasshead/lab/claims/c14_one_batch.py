@@ -78,7 +78,7 @@ def measure(
     sizes: tuple[tuple[int, int], ...] = SIZES,
     seconds: float | None = None,
 ) -> Evidence:
-    """Each seed is a round of its own: both sides by turns, of which the fastest time counts."""
+    """Time both sides in turn, one round per seed; the fastest time of each counts."""
     seconds = seconds or (0.25 if budget.quick else 2.0)  # per size and seed
     times: dict[str, dict[str, list[list[float]]]] = {
         kind: {side: [[] for _ in sizes] for side in ("batch", "loop")}

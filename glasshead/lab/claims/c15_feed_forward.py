@@ -168,7 +168,7 @@ def judge(evidence: Evidence) -> Finding:
         verdict = Verdict.UNCLEAR
     low, high = rates[0], rates[-1]
     rung5 = {lr: worse("attention", "linear-relu", lr) for lr in rates}
-    mended = worse("residual attention", "residual linear-relu", high)
+    with_residual = worse("residual attention", "residual linear-relu", high)
     slow = worse("residual attention", "residual wide", low)
     # No gain at the best rates but one at the smallest: what was added is speed.
     speed = -slow.high > BETTER and on_text.high < BETTER
@@ -177,7 +177,7 @@ def judge(evidence: Evidence) -> Finding:
             table=table, right=right, steps=evidence["steps"], low=low, high=high,
             on_text=say_lower(on_text), slow=say_lower(-slow),
             speed=TEXTS["speed"] if speed else "",
-            rung5_low=rung5[low], rung5_high=rung5[high], mended=mended,
+            rung5_low=rung5[low], rung5_high=rung5[high], with_residual=with_residual,
         )
     ]  # fmt: skip
     if verdict is Verdict.HOLDS_WHEN:
@@ -194,7 +194,7 @@ def judge(evidence: Evidence) -> Finding:
         "table: more right than attention alone": by_heart,
         "table: more right than attention of the same size": same_size,
         **{f"rung 5 minus rung 4, rate {lr:g}": value for lr, value in rung5.items()},
-        f"the same with a residual, rate {high:g}": mended,
+        f"the same with a residual, rate {high:g}": with_residual,
         "text: attention below character frequencies by": below,
     }
     return Finding(verdict, join_sentences(words), numbers)

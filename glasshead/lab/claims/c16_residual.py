@@ -86,7 +86,7 @@ def measure(
 
 
 def _gradient(task: TextTask, seed: int, settings: dict[str, Any]) -> float:
-    """The norm of the loss's gradient with respect to the embeddings, untrained."""
+    """Return the norm of the gradient at the embeddings of an untrained model."""
     model, batch = task.gpt(seed, **settings), task.first_batch(seed)
     # In float64: what is left after 24 layers is less than float32 can hold.
     next_token_loss(model.double(), batch.ids, batch.targets).backward()

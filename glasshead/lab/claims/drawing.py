@@ -22,8 +22,8 @@ __all__ = [
     "style_axes",
 ]
 
-FOR = "#2a6f97"  # what the claim speaks for: scaled, attention, with
-AGAINST = "#d1495b"  # what it speaks against: raw, recurrent, without
+FOR = "#2a6f97"  # the side that the claim favours: scaled, attention, with
+AGAINST = "#d1495b"  # the other side: raw, recurrent, without
 OTHER = "#edae49"  # a third side
 GREY = "#8a8f98"  # controls, notes
 DARK = "#333333"

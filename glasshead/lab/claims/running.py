@@ -60,7 +60,7 @@ class ClaimsPlan:
 
 
 def suffices(result: StoredResult, plan: ClaimsPlan) -> bool:
-    """Whether a stored result is as good as a new one: same code, same seeds or more."""
+    """Return whether a stored result is as good as a new one: same code, same seeds or more."""
     if plan.again or not result.is_current:
         return False
     wanted = plan.budget().seeds

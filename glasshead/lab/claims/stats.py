@@ -60,13 +60,13 @@ def mean(values: Sequence[float]) -> Interval:
 
 
 def difference(a: Sequence[float], b: Sequence[float]) -> Interval:
-    """The mean of a minus that of b, where a[i] and b[i] come from the same seed."""
+    """Return the mean of a minus that of b, where a[i] and b[i] come from the same seed."""
     xs, ys = _pairs(a, b)
     return mean((xs - ys).tolist())
 
 
 def ratio(a: Sequence[float], b: Sequence[float]) -> Interval:
-    """The mean of a over that of b, seed by seed, for times, norms and counts: b is positive."""
+    """Return the mean of a over that of b, which is positive: for times, norms and counts."""
     xs, ys = _pairs(a, b)
     at = _draws(len(xs))
     return _interval(xs.mean() / ys.mean(), xs[at].mean(axis=1) / ys[at].mean(axis=1))
@@ -83,14 +83,14 @@ def geometric_mean(values: Sequence[float]) -> Interval:
 
 
 def at_least(interval: Interval, threshold: float) -> bool | None:
-    """Whether the value reaches the threshold; None if the interval contains it."""
+    """Return whether the value reaches the threshold; None if the interval contains it."""
     if interval.low >= threshold:
         return True
     return False if interval.high < threshold else None
 
 
 def longest_run(xs: Sequence[int], passed: Sequence[bool]) -> int:
-    """The largest x up to which all have passed, 0 when the first has not.
+    """Return the largest x up to which all have passed, 0 if the first has not.
 
     >>> longest_run([4, 8, 16, 32], [True, True, False, True])
     8
@@ -104,7 +104,7 @@ def longest_run(xs: Sequence[int], passed: Sequence[bool]) -> int:
 
 
 def cohens_d(a: Sequence[float], b: Sequence[float]) -> float:
-    """The mean of a minus that of b, in pooled standard deviations; at most 1000 in size.
+    """Return the mean of a minus that of b in pooled standard deviations, at most 1000 in size.
 
     >>> cohens_d([1.0, 2.0, 3.0], [2.0, 3.0, 4.0])
     -1.0

@@ -17,9 +17,9 @@ def results(numbers, plan, **more):
 
 
 def test_a_run_leaves_numbers_and_two_pictures(tmp_path):
-    told = []
+    reported = []
     plan = ClaimsPlan(tmp_path / "new" / "folder", quick=True, seeds=2)
-    found = results([4, 13], plan, progress=lambda *news: told.append(news))
+    found = results([4, 13], plan, progress=lambda *message: reported.append(message))
     assert list(found) == [4, 13]
     assert all(is_new for _, is_new in found.values())
     names = {path.name for path in plan.folder.iterdir()}
@@ -29,7 +29,7 @@ def test_a_run_leaves_numbers_and_two_pictures(tmp_path):
     assert kept["quick"] is True
     assert set(kept["versions"]) == {"glasshead", "python", "torch", "numpy"}
     assert kept["machine"]["threads"] == 1
-    done = [part for number, part, _ in told if number == 4]
+    done = [part for number, part, _ in reported if number == 4]
     assert done == sorted(done)
     assert done[-1] == 1
 

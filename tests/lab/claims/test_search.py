@@ -125,8 +125,8 @@ def test_one_rate_is_taken_without_a_search():
 
 
 def test_progress_goes_from_nothing_to_almost_all():
-    told = []
-    budget = Budget(quick=True, seeds=(0, 1), progress=lambda done, what: told.append(done))
+    reported = []
+    budget = Budget(quick=True, seeds=(0, 1), progress=lambda done, what: reported.append(done))
     compare_at_best_rates(budget, ("a", "b"), lambda side, lr, seed: lr, lambda score: score)
-    assert told == sorted(told)
-    assert set(told) == {n / 10 for n in range(10)}
+    assert reported == sorted(reported)
+    assert set(reported) == {n / 10 for n in range(10)}

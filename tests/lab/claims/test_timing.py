@@ -10,7 +10,7 @@ from glasshead.lab.claims.timing import LEAST, time_by_turns
 
 @pytest.fixture
 def clock(monkeypatch):
-    """`clock.now` is the time; whoever works adds to it."""
+    """`clock.now` is the time; each work adds to it."""
     clock = SimpleNamespace(now=100.0)
     monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: clock.now))
     return clock
