@@ -193,7 +193,7 @@ def test_a_mistake_stands_where_the_result_would(page, served):
     opened(page, served, "model=reader&lang=en")
     page.fill(".asking textarea", "Ganz unbekannte Wörter")
     page.wait_for_selector(".problem")
-    assert "words that this vocabulary has" in page.inner_text(".problem")
+    assert "is not one of the 267 words of this vocabulary" in page.inner_text(".problem")
     page.troubles.clear()  # the browser tells of the 400
     page.fill(".asking textarea", TEXT)
     page.wait_for_selector(WORD)
