@@ -36,7 +36,7 @@ def test_measuring_prints_the_verdict_and_its_numbers_and_keeps_them(cli, out):
     assert code == 0
     assert re.search(r"^ 4  Mask before softmax, not after: holds  \(quick, seeds 3", text, re.M)
     assert re.search(r"\d\.\d\d\s\[\d\.\d\d,\s\d\.\d\d\]", text)
-    assert "13  Splitting the width keeps the cost: holds only when" in text
+    assert "13  Splitting the width keeps the cost constant: holds only when" in text
     assert err.splitlines() == ["claim 4 ...", "claim 13 ..."]
     kept = json.loads((out / "04.json").read_text())
     assert kept["finding"]["verdict"] == "holds"

@@ -140,6 +140,7 @@ export class Strip {
     /** @type {number | null} */
     this.wanted = null;
     this.mine = 0; // until when scrolling is our own doing
+    this.placed = -1; // where we scrolled to last
     this.theirs = 0; // until when it is the reader's
     this.body.addEventListener("click", (event) => {
       const { at } = /** @type {HTMLElement} */ (event.target).dataset;
@@ -221,10 +222,12 @@ export class Strip {
     if (Math.abs(top - this.body.scrollTop) < 2) return;
     this.mine = performance.now() + 120;
     this.body.scrollTop = top;
+    this.placed = this.body.scrollTop;
   }
 
   #scrolled() {
-    if (performance.now() < this.mine) return;
+    // The event of our own scrolling may come late: it is known by its place.
+    if (performance.now() < this.mine || this.body.scrollTop === this.placed) return;
     this.theirs = performance.now() + 400;
     cancelAnimationFrame(this.frame);
     this.frame = requestAnimationFrame(() => {
