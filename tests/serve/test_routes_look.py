@@ -16,6 +16,7 @@ from glasshead.generation.opening import open_inspectable
 from glasshead.observe.ablation import Edge, ablating
 from glasshead.observe.view import View, ViewConfig
 from glasshead.observe.words import merge
+from glasshead.page import predictions
 from glasshead.serve.app import create_app
 from glasshead.serve.config import ServeConfig
 from glasshead.serve.library import Library
@@ -217,6 +218,32 @@ def test_ablation_of_reader_is_that_of_observe(ask, world_runs):
     for word in found["words"]:
         assert word["after"] == pytest.approx(float(wanted[word["id"]]), abs=1e-6)
     assert any(abs(word["after"] - word["before"]) > 0.05 for word in found["words"])
+
+
+def heads_of(*layers):
+    return [[layer, head] for layer in layers for head in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("model", "at", "heads"),
+    [("reader", IT, heads_of(0)), ("writer", 11, heads_of(0)), ("translator", 3, heads_of(3, 5))],
+)
+def test_the_likeliest_words_before_and_after_a_cut_are_told(ask, monkeypatch, model, at, heads):
+    body = {"model": model, "text": TEXT, "at": at}
+    cut = {**body, "heads": heads}
+    with monkeypatch.context() as patch:
+        patch.setattr(predictions, "TOP", 10**6)
+        whole = ask.post("/api/ablate", json=cut).json()["words"]
+    ids = {
+        when: [word["id"] for word in sorted(whole, key=lambda word: -word[when])][:6]
+        for when in ("before", "after")
+    }
+    assert set(ids["after"]) - set(ids["before"])  # else this would prove nothing
+    told = ask.post("/api/ablate", json=cut).json()["words"]
+    assert told == [word for word in whole if word["id"] in ids["before"] + ids["after"]]
+    assert [word["before"] for word in told] == sorted((w["before"] for w in told), reverse=True)
+    alone = ask.post("/api/ablate", json=body).json()["words"]
+    assert [word["id"] for word in alone] == ids["before"]
 
 
 def test_cutting_its_noun_everywhere_takes_the_answer_away(ask):

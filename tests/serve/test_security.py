@@ -8,13 +8,14 @@ import httpx
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from starlette.responses import Response
 
 from glasshead.errors import ConfigError
 from glasshead.serve import security
 from glasshead.serve.config import ServeConfig, is_loopback
 from glasshead.serve.security import CSP, SecurityMiddleware
 
-from .conftest import HUNG, live
+from .conftest import HUNG, awaited, live
 
 JSON = {"Content-Type": "application/json"}
 KEY = "correct-horse:battery/staple"
@@ -241,6 +242,32 @@ def test_also_where_its_length_is_not_announced(small, size, expected):
     else:
         assert reply.status_code == expected
         assert "content-length" not in reply.request.headers
+
+
+@pytest.mark.parametrize(("pieces", "expected"), [(5, 200), (6, 413), (60, 413)])
+def test_the_pieces_of_a_body_are_counted_together(pieces, expected):
+    """Straight to the guard: a server may join what comes in quick succession."""
+    messages = iter({"type": "http.request", "body": b"x" * 200, "more_body": n < pieces}
+                    for n in range(1, pieces + 1))  # fmt: skip
+    read, said = [], []
+
+    async def app(scope, receive, send):
+        read.append(await receive())
+        await Response()(scope, receive, send)
+
+    async def receive():
+        return next(messages)
+
+    async def send(message):
+        said.append(message)
+
+    guard = SecurityMiddleware(app, ServeConfig(max_body=1000))
+    scope = {"type": "http", "method": "POST", "path": "/api/look", "query_string": b"",
+             "headers": [(b"host", b"localhost")]}  # fmt: skip
+    awaited(guard(scope, receive, send))
+    assert said[0]["status"] == expected
+    assert [one["body"] for one in read] == ([b"x" * 1000] if expected == 200 else [])
+    assert len(list(messages)) == max(0, pieces - 6)  # no more is read than is refused
 
 
 def test_a_chunked_body_is_answered_before_it_ends(small):
