@@ -28,6 +28,7 @@ from glasshead.observe.pooling import Cells, compute_cells, pool_overview
 from glasshead.observe.statistics import HeadStatistics, cell_side
 from glasshead.observe.trace_storage import LayerTrace
 from glasshead.observe.viewer import show_trace
+from glasshead.observe.words import Token, characters, single_tokens, visible
 
 __all__ = ["Cells", "TopKeys", "Trace", "open_glass"]
 
@@ -37,8 +38,17 @@ OVERVIEWS = 16  # overviews that are cached, of heads whose statistics were not 
 
 
 class TopKeys(NamedTuple):
-    keys: Tensor  # (k,) positions, the one with most weight first
+    """The keys with the most weight in a row, the largest first. Printed as a table."""
+
+    keys: Tensor  # (k,) positions
     weights: Tensor  # (k,)
+    words: list[str]  # the tokens at these positions; empty if the trace has none
+
+    def __repr__(self) -> str:
+        names = [visible(word) for word in self.words] or [""] * len(self.keys)
+        rows = zip(self.keys.tolist(), self.weights.tolist(), names, strict=True)
+        lines = [f"{key:>6}  {weight:6.4f}  {name}".rstrip() for key, weight, name in rows]
+        return "\n".join(["   key  weight", *lines])
 
 
 class Trace:
@@ -78,6 +88,30 @@ class Trace:
         self._pages = _Cache(max(1, cache_bytes // (2 * 4 * PAGE**2)))
         self._overviews = _Cache(OVERVIEWS)
         self._computing = Lock()
+
+    def __repr__(self) -> str:
+        """Summarize what was recorded.
+
+        >>> Trace([], model="gpt")
+        Trace of gpt: nothing was recorded
+        """
+        lines = [f"Trace of {self.model or 'a model'}:"]
+        if self.tokens:
+            start = "".join(word.text for word in characters(self.tokens[0][:40]))
+            lines.append(f"  text    {len(self.tokens[0]):,} tokens: {visible(start)}")
+        groups: dict[tuple[str, ...], list[int]] = {}
+        for index, stored in self.layer_traces.items():
+            B, H, T, S = stored.shape
+            where = self.layer(index)
+            kind = f"{where.part or ''} {where.kind}".strip()
+            sizes = f"{H} heads, {T:,} queries x {S:,} keys" + (f", batch {B}" if B > 1 else "")
+            groups.setdefault((kind, sizes), []).append(index)
+        for (kind, sizes), found in groups.items():
+            span = str(found[0]) if len(found) == 1 else f"{found[0]}-{found[-1]}"
+            lines.append(f"  layers  {span}: {kind} attention, {sizes}")
+        if not groups:
+            return f"{lines[0]} nothing was recorded"
+        return "\n".join([*lines, "  ask     .top(layer, head, query), .row(...), .show()"])
 
     @property
     def layers(self) -> list[Layer]:
@@ -149,7 +183,16 @@ class Trace:
         if k < 1:
             raise InputError(f"k ({k}) must be at least 1", hint="try k=8")
         weights, keys = row.topk(min(k, row.numel()))
-        return TopKeys(keys, weights)
+        found = single_tokens(self._key_tokens(layer, batch))
+        return TopKeys(keys, weights, [found[i].text for i in keys.tolist()] if found else [])
+
+    def _key_tokens(self, layer: int | str, batch: int) -> Sequence[Token]:
+        """Return the tokens that a layer's keys stand for; none if the trace does not have them."""
+        where, S = self.layer(layer), self.shape(layer)[3]
+        of_source = where.kind == "cross" or where.part == "encoder"
+        batches = (self.source_tokens if of_source else self.tokens) or [[]]
+        tokens = batches[batch % len(batches)]
+        return tokens if len(tokens) == S else ()
 
     def weights(self, layer: int | str) -> Tensor:
         """Return all weights of a layer, (B, H, T, S); for short texts."""

@@ -90,7 +90,7 @@ def test_tiles_and_rows_of_a_long_one_are_computed_when_asked_for(shown, book):
     np.testing.assert_array_equal(mean, exact.mean.numpy())
     np.testing.assert_array_equal(top, exact.max.numpy())
     _, _, data = ask("GET", f"/api/seen/{told['seen']}/row?layer=0&head=1&query=2001&top=3")
-    keys, weights = book.top(0, 1, 2001, 3)
+    keys, weights, _ = book.top(0, 1, 2001, 3)
     row = json.loads(data)["keys"]
     assert [one["key"] for one in row] == keys.tolist()
     assert [one["weight"] for one in row] == pytest.approx(weights.tolist())
