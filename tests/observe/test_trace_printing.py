@@ -22,7 +22,9 @@ def test_top_keys_have_words_and_print_as_a_table():
     for key, weight, word in zip(*top, strict=True):
         assert f"{int(key):>6}  {float(weight):6.4f}  {word}" in repr(top).splitlines()
     shown = repr(trace.top(1, 2, -1, k=5))
-    assert "⟨E7⟩" in shown and "⟨U+001B⟩[31m" in shown and "\x1b" not in shown
+    assert "⟨E7⟩" in shown
+    assert "⟨U+001B⟩[31m" in shown
+    assert "\x1b" not in shown
 
 
 def test_a_trace_without_tokens_gives_no_words():
