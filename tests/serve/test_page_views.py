@@ -100,7 +100,9 @@ def test_translate_has_both_meanings_one_click_apart(page, served, shot):
     translate.open_translate(page, served)
     assert translate.translation(page) == SEED.text("de")
     assert page.locator(".translation mark").inner_text() == "es"
-    assert "stands for 小猫" in page.locator(".translate-verdict").inner_text()
+    verdict = page.locator(".translate-verdict").inner_text()
+    assert "stands for 小猫" in verdict
+    assert "As in the story" in verdict
     shot(page, "translate")
     page.get_by_role("button", name="它 = 蝴蝶").click()
     page.wait_for_selector(".translation mark:text-is('er')")
