@@ -66,6 +66,10 @@ class AttentionCall:
     rounded_scores: bool  # whether the kernel keeps scores in q's dtype, not in float32
     lse: Tensor | None = None  # (B, H, T), if the kernel returns it
     padding: Callable[[], Tensor | None] | None = None  # returns real_queries, if the mask cannot
+    weights: Tensor | None = None  # (B, H, T, S), if the kernel returns them
+    # Returns which rows (B | 1, H | 1, T | 1) gave all keys equal weight, because a mask hid every
+    # key by adding the same very negative number to its score; None if there are none.
+    flat: Callable[[], Tensor | None] | None = None
 
     @cached_property
     def _rules(self) -> tuple[Mask, Scoring]:

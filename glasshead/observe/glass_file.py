@@ -157,9 +157,10 @@ def _write_layer(stored: LayerTrace | None, put: Put) -> dict[str, Any] | None:
 
 def _write_call(call: RecordedCall, at: str, put: Put) -> dict[str, Any]:
     rules = [(f.name, getattr(x, f.name)) for x in (call.mask, call.scoring) for f in fields(x)]
-    return {"place": [call.row, call.T, call.key, call.S]} | {
-        name: put(f"{at}.{name}", x) if isinstance(x, Tensor) else x for name, x in rules
-    }
+    return {
+        "place": [call.row, call.T, call.key, call.S],
+        "flat": put(f"{at}.flat", call.flat),
+    } | {name: put(f"{at}.{name}", x) if isinstance(x, Tensor) else x for name, x in rules}
 
 
 def _write_statistics(found: HeadStatistics | None, at: str, put: Put) -> dict[str, Any] | None:
@@ -233,6 +234,10 @@ def _read_layer(layer: Layer, found: Any, get: Get) -> LayerTrace:
             whole = (B, H, call.T, call.S)
             fits = torch.broadcast_shapes(bias.shape, whole) == whole
             _require(fits, "a bias has a wrong shape")
+        if call.flat is not None:
+            rows = (B, H, call.T)
+            fits = torch.broadcast_shapes(call.flat.shape, rows) == rows and call.flat.dim() == 3
+            _require(fits and call.flat.dtype == torch.bool, "flat rows have a wrong shape")
         _require(slopes is None or slopes.shape == (H,), "slopes have a wrong shape")
     statistics = _read_statistics(found["statistics"], (B, H, T, S), get)
     if q is None or k is None or lse is None:
@@ -257,7 +262,8 @@ def _read_call(found: Any, get: Get) -> RecordedCall:
     )
     row, T, key, S = (_count(n) for n in found["place"])
     mask = Mask(bool(found["causal"]), window, keys, documents, dense)
-    return RecordedCall(row, T, key, S, mask, Scoring(scale, softcap, slopes, bias))
+    scoring, flat = Scoring(scale, softcap, slopes, bias), get(found.get("flat"))
+    return RecordedCall(row, T, key, S, mask, scoring, flat)
 
 
 def _read_statistics(

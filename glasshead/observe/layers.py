@@ -76,7 +76,7 @@ def _layer(index: int, name: str, module: nn.Module) -> Layer:
     name = name.removeprefix("_orig_mod.")
     path = name.lower()
     cross = getattr(module, "is_cross_attention", False) or any(
-        word in path for word in ("cross", "encoder_attn", "encdec")
+        word in path for word in ("cross", "encoder_attn", "encdec", "encoder_decoder")
     )
     part = next((p for p in path.split(".") if p in ("encoder", "decoder")), None)
     return Layer(index, name, "cross" if cross else "self", part)

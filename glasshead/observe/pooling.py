@@ -155,6 +155,7 @@ class _Weights:
         q, k, lse = layer_trace.tensors()
         self.call, self.rows, self.cols = call, rows, cols
         self.mask, self.scoring = call.of_head(batch, head)
+        self.flat = call.flat_rows(batch, head, shift(rows, -call.row))
         dtype = torch.promote_types(q.dtype, torch.float32)
         own = lse[batch, head, rows].to(dtype)
         # A row that may attend to nothing has lse -inf and weights 0.
@@ -209,6 +210,8 @@ class _Weights:
         # Not before: the exponential of a hidden score takes several times as long as another.
         for part, hides in hidden_parts(self.mask, call.T, call.S, at, to, w.device):
             w[:, part].masked_fill_(hides.reshape(hides.shape[-2:]), 0)
+        if self.flat is not None:
+            w.masked_fill_(self.flat[shift(rows, -self.rows.start)], 1 / call.S)
         return w
 
 

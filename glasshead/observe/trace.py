@@ -82,7 +82,7 @@ class Trace:
     ) -> None:
         self._layers = {layer.index: layer for layer in layers}
         self.layer_traces: dict[int, LayerTrace] = {}
-        self.model, self.ids, self.top_k = model, ids, top_k
+        self.model, self._ids, self.top_k = model, ids, top_k
         self.tokens, self.source_tokens = tokens, source_tokens
         self.about: dict[str, Any] = about or {}
         self._pages = _Cache(max(1, cache_bytes // (2 * 4 * PAGE**2)))
@@ -116,6 +116,17 @@ class Trace:
     @property
     def layers(self) -> list[Layer]:
         return list(self._layers.values())
+
+    @property
+    def ids(self) -> Tensor | None:
+        """(B, T) token ids; statistics that were measured with others are measured anew."""
+        return self._ids
+
+    @ids.setter
+    def ids(self, ids: Tensor | None) -> None:
+        self._ids = ids
+        for stored in self.layer_traces.values():
+            stored.forget_statistics()
 
     @property
     def tokens(self) -> list[list[str | bytes]] | None:
@@ -248,7 +259,7 @@ class Trace:
     def _page(
         self, stored: LayerTrace, batch: int, head: int, level: int, i: int, j: int, hide_sink: bool
     ) -> Cells:
-        key = (stored.layer.index, batch, head, level, i, j, hide_sink)
+        key = (stored.layer.index, *stored.shape, batch, head, level, i, j, hide_sink)
         page = self._pages.get(key)
         if page is None:
             _, _, T, S = stored.shape
@@ -273,7 +284,7 @@ class Trace:
             found = stored.statistics
             return Cells(found.overview_mean[batch, head], found.overview_max[batch, head])
         _, _, T, S = stored.shape
-        key = (stored.layer.index, batch, head)
+        key = (stored.layer.index, *stored.shape, batch, head)
         with self._computing:  # takes long: a second thread that needs the same waits for it
             known = self._overviews.get(key)
             if known is None:

@@ -28,6 +28,8 @@ __all__ = ["GrowingTensor", "LayerTrace", "RecordedCall", "TensorStorage", "mask
 
 Parts = TypeVar("Parts", Mask, Scoring, HeadStatistics)
 
+BAND = 2**22  # pairs of masks that are compared at a time
+
 
 @dataclass(frozen=True, eq=False)
 class RecordedCall:
@@ -39,6 +41,13 @@ class RecordedCall:
     S: int
     mask: Mask
     scoring: Scoring
+    flat: Tensor | None = None  # (B | 1, H | 1, T | 1) rows with equal weight on all keys
+
+    def flat_rows(self, batch: int, head: int, rows: slice) -> Tensor | None:
+        """Return which of these rows (n, 1), counted from the call's first, are flat."""
+        if self.flat is None:
+            return None
+        return pick_head(self.flat[..., None], batch, head)[0, 0].expand(self.T, 1)[rows]
 
     def of_head(self, batch: int, head: int) -> tuple[Mask, Scoring]:
         """Return the mask and the scoring of one sequence and one head."""
@@ -93,6 +102,8 @@ class LayerTrace:
             row_lse = lse[0, 0, r, None]
             # A row that may attend to nothing has lse -inf and weights 0.
             w = (s - row_lse).exp_().masked_fill_(row_lse == -math.inf, 0)
+            flat = call.flat_rows(batch, head, shift(r, -call.row))
+            w = w if flat is None else w.masked_fill_(flat, 1 / call.S)
             out[shift(r, -rows.start), shift(c, -cols.start)] = w
         return out
 
@@ -132,30 +143,65 @@ class LayerTrace:
     def _move(self, x: Tensor) -> Tensor:
         return x.to(self.device)
 
+    def forget_statistics(self) -> None:
+        """Let the statistics be measured anew when they are asked for, if the tensors are kept."""
+        if self.q is not None:
+            self.statistics = None
+
     def mask_and_scoring(self) -> tuple[Mask, Scoring]:
         """Return one mask and one scoring for the whole map, joined from those of all calls."""
-        first, last = self.calls[0], self.calls[-1]
+        first = self.calls[0]
         if len(self.calls) == 1:
             return first.mask, first.scoring
+        seen = self._seen_keys()
+        keys = None if bool(seen.all()) else seen
         # Keys are cached in order: rows that see all up to their own, but for padding, are causal.
         causal = self.layer.kind == "self"
-        keys = last.mask.keys
-        simple = first.scoring.bias is None and all(
-            (c.mask.causal or c.T == 1 if causal else not c.mask.causal)
-            and c.key == 0
-            and c.mask.window is None
-            and c.mask.documents is None
-            and c.mask.dense is None
-            and _starts_with(keys, c.mask.keys)
-            for c in self.calls
-        )
-        return (Mask(causal, keys=keys), first.scoring) if simple else self._join_densely()
+        reaches = [c.mask.window or c.S - first_seen(c) for c in self.calls] if causal else []
+        for window in (None, max(reaches, default=None)):
+            rule = Mask(causal, window, keys)
+            if all(self._follows(rule, call) for call in self.calls):
+                joined = rule
+                break
+        else:
+            joined = replace(self._join_masks(), keys=keys)
+        return joined, self._join_scorings()
 
-    def _join_densely(self) -> tuple[Mask, Scoring]:
+    def _seen_keys(self) -> Tensor:
+        """(B, S) the keys that some row of some call may see: the others are padding."""
+        B, _, _, S = self.shape
+        seen = torch.zeros(B, S, dtype=torch.bool)
+        for call in self.calls:
+            reach = shift(call.mask.reachable_cols(slice(0, call.T), call.T, call.S), call.key)
+            part = torch.zeros_like(seen)
+            part[:, reach] = True
+            for keys in (call.mask.keys, _any_row(call.mask.dense)):
+                if keys is not None:
+                    part[:, call.key : call.key + call.S] &= keys.cpu()
+            seen |= part
+        return seen
+
+    def _follows(self, rule: Mask, call: RecordedCall) -> bool:
+        """Whether a rule for the whole map allows in the rows of a call what the call's does."""
+        _, _, T, S = self.shape
+        cols = slice(call.key, call.key + call.S)
+        step = max(1, BAND // max(1, S))
+        for start in range(0, call.T, step):
+            rows = slice(start, min(start + step, call.T))
+            ours = rule.to_tensor(T, S, shift(rows, call.row), cols)
+            theirs = call.mask.to_tensor(call.T, call.S, rows)
+            every = torch.ones(1, 1, rows.stop - start, call.S, dtype=torch.bool)
+            if bool(
+                ((every if ours is None else ours) != (every if theirs is None else theirs)).any()
+            ):
+                return False
+        # Keys that a call never got, because a cache had dropped them, must be hidden too.
+        hidden = rule.to_tensor(T, S, slice(call.row, call.row + call.T), slice(0, call.key))
+        return not call.key or (hidden is not None and not bool(hidden.any()))
+
+    def _join_masks(self) -> Mask:
         B, H, T, S = self.shape
-        scoring = self.calls[0].scoring
         allowed = torch.zeros(B, 1, T, S, dtype=torch.bool)
-        bias = None if scoring.bias is None else torch.zeros(B, H, T, S)
         for call in self.calls:
             rows = slice(call.row, call.row + call.T)
             cols = slice(call.key, call.key + call.S)
@@ -163,16 +209,33 @@ class LayerTrace:
             if part is not None and part.dim() == 4 and part.shape[1] > 1 and allowed.shape[1] == 1:
                 allowed = allowed.repeat(1, H, 1, 1)
             allowed[:, :, rows, cols] = True if part is None else part
-            if bias is not None and call.scoring.bias is not None:
-                bias[:, :, rows, cols] = call.scoring.bias
-        return Mask(dense=allowed), replace(scoring, bias=bias)
+        return Mask(dense=allowed)
+
+    def _join_scorings(self) -> Scoring:
+        scoring = self.calls[0].scoring
+        if all(call.scoring.bias is None for call in self.calls):
+            return scoring
+        bias = torch.zeros(self.shape)
+        for call in self.calls:
+            if call.scoring.bias is not None:
+                rows = slice(call.row, call.row + call.T)
+                bias[:, :, rows, call.key : call.key + call.S] = call.scoring.bias
+        return replace(scoring, bias=bias)
 
 
-def _starts_with(keys: Tensor | None, earlier: Tensor | None) -> bool:
-    """Whether the padding of an earlier call is the beginning of that of the last one."""
-    if keys is None or earlier is None:
-        return keys is earlier
-    return torch.equal(keys[:, : earlier.shape[1]], earlier)
+def first_seen(call: RecordedCall) -> int:
+    """Return the first key that the only row of a call may see, in any sequence; 0 for others."""
+    keys = call.mask.keys
+    if call.T > 1 or keys is None or not bool(keys.any()):
+        return 0
+    return int(keys.byte().argmax(-1)[keys.any(-1)].min())
+
+
+def _any_row(dense: Tensor | None) -> Tensor | None:
+    """(B | 1, S | 1) the keys that a dense mask lets any row of any head see."""
+    if dense is None:
+        return None
+    return dense.reshape((1,) * (4 - dense.dim()) + dense.shape).any(2).any(1)
 
 
 def masked_scores(

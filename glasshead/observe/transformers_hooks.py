@@ -23,10 +23,12 @@ from glasshead.errors import AblationError, MaskError, RecordingError
 __all__ = ["attach_transformers_hooks", "check_kernel", "parse_mask"]
 
 KERNELS = ("sdpa", "eager")
+HIDES = -1e4  # numbers in a mask that hide a pair: exp(-1e4) is 0 beside the other keys of a row
+ABSORBS = -1e8  # scores of common size vanish when such a number is added to them in float32
 
 _hooks: dict[nn.Module, tuple[AttentionHook, ...]] = {}
 _hiding = 0  # how many of them hide pairs
-_masks: list[tuple[Tensor, tuple[Mask, Tensor | None]]] = []  # the latest, and what they parse to
+_masks: list[tuple[Tensor, "ParsedMask"]] = []  # the latest, and what they parse to
 
 
 @contextmanager
@@ -102,7 +104,7 @@ def _attend(
     call = _KernelCall(kernel, module, query, key, value, attention_mask, args, options)
     mask, emptied = _hide(call) if _hiding else (attention_mask, None)
     out = function(module, query, key, value, mask, *args, **options)
-    context = _run_hooks(call, mask, out[0], emptied)
+    context = _run_hooks(call, mask, out, emptied)
     return out if context is None else (context.transpose(1, 2), *out[1:])
 
 
@@ -134,7 +136,7 @@ def _hide(call: _KernelCall) -> tuple[Any, Tensor | None]:
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def _run_hooks(call: _KernelCall, mask: Any, out: Tensor, emptied: Tensor | None) -> Tensor | None:
+def _run_hooks(call: _KernelCall, mask: Any, out: Any, emptied: Tensor | None) -> Tensor | None:
     """Run the module's hooks after a call; return the context if they replaced it."""
     hooks, (q, k, v) = _hooks.get(call.module, ()), call[2:5]
     if not hooks:
@@ -147,7 +149,7 @@ def _run_hooks(call: _KernelCall, mask: Any, out: Tensor, emptied: Tensor | None
     causal = mask is None and call.is_causal
     if causal:
         k, v = k[:, :, :T], v[:, :, :T]
-    given = context = out.transpose(1, 2)  # (B, H, T, D)
+    given = context = out[0].transpose(1, 2)  # (B, H, T, D)
 
     def describe() -> tuple[Mask, Scoring]:
         _check_recordable(_where(hooks), call, mask)
@@ -156,12 +158,20 @@ def _run_hooks(call: _KernelCall, mask: Any, out: Tensor, emptied: Tensor | None
     finished = AttentionCall(
         q, k, v, given, describe, cross, rounded_scores=call.kernel != "sdpa",
         padding=partial(_real_queries, call.mask, T, cross),
+        weights=out[1] if len(out) > 1 and isinstance(out[1], Tensor) else None,
+        flat=partial(_flat_rows, mask, emptied),
     )  # fmt: skip
     if emptied is not None:
         context = context.masked_fill(emptied[..., None], 0)
     for hook in hooks:
         context = hook.after(finished, context)
     return None if context is given else context
+
+
+def _flat_rows(mask: Any, emptied: Tensor | None) -> Tensor | None:
+    """Return the rows with equal weight on all keys; those that hooks emptied have weight 0."""
+    flat = _parse_once(mask).flat if isinstance(mask, Tensor) else None
+    return flat if flat is None or emptied is None else flat & ~emptied
 
 
 def _where(hooks: tuple[AttentionHook, ...]) -> str:
@@ -192,7 +202,7 @@ def _mask_and_scoring(
 ) -> tuple[Mask, Scoring]:
     """Return the arguments of the kernel as a Mask and a Scoring."""
     (B, H, T, _), S = q.shape, k.shape[2]
-    rules, bias = (Mask(causal=causal), None) if mask is None else _parse_once(mask)
+    rules, bias = (Mask(causal=causal), None) if mask is None else _parse_once(mask)[:2]
     extra = options.get("position_bias")
     if extra is not None:
         extra = extra[..., :S]
@@ -206,7 +216,7 @@ def _mask_and_scoring(
     return rules, Scoring(options.get("scaling"), options.get("softcap"), bias=bias)
 
 
-def _parse_once(mask: Tensor) -> tuple[Mask, Tensor | None]:
+def _parse_once(mask: Tensor) -> "ParsedMask":
     for known, found in _masks:  # the layers of a model share theirs
         if known is mask:
             return found
@@ -253,36 +263,54 @@ def _check_hiding(where: str, call: _KernelCall) -> None:
     raise AblationError(f"edges of {where} cannot be hidden: {reason}", hint=hint)
 
 
-def parse_mask(mask: Tensor) -> tuple[Mask, Tensor | None]:
-    """Return a mask tensor as a rule, and what it adds to the scores besides.
+class ParsedMask(NamedTuple):
+    """A mask tensor as a rule."""
 
-    The rule is made of causality, window and padding if these are enough, so that nothing of size
-    T x S is stored; else it holds the tensor itself.
+    rule: Mask
+    bias: Tensor | None  # what it adds to the scores besides
+    flat: Tensor | None  # (B | 1, H | 1, T | 1) rows with equal weight on all keys
 
-    >>> rule, bias = parse_mask(torch.ones(1, 1, 5, 5).tril().bool())
-    >>> rule.causal, rule.dense, bias
-    (True, None, None)
+
+def parse_mask(mask: Tensor) -> ParsedMask:
+    """Return a mask tensor as a rule, what it adds to the scores besides, and its flat rows.
+
+    The rule is made of causality, window, documents and padding if these are enough, so that
+    nothing of size T x S is stored; else it holds the tensor itself, and the padding.
+
+    >>> rule, bias, flat = parse_mask(torch.ones(1, 1, 5, 5).tril().bool())
+    >>> rule.causal, rule.dense, bias, flat
+    (True, None, None, None)
     """
-    bias = None
-    if mask.dtype != torch.bool:
-        # The library writes the least number, not -inf, for a hidden pair.
-        hidden = mask <= torch.finfo(mask.dtype).min / 2
-        if bool((mask.masked_fill(hidden, 0) != 0).any()):
-            bias = mask.masked_fill(hidden, 0)
-        mask = ~hidden
+    if mask.dtype == torch.bool:
+        return ParsedMask(_find_rule(mask), None, None)
+    # Models hide pairs by adding a very negative number: -10,000, -1e9, the least number or -inf.
+    # A row in which every key has such a number is decided by how far they lie below the largest.
+    top = mask.amax(-1, keepdim=True)
+    low = (top <= HIDES) & (top > -torch.inf)
+    # Scores vanish beside a number this large: what is left is equal weight on all keys.
+    flat = ((top <= ABSORBS) & low & (mask.amin(-1, keepdim=True) == top))[..., 0]
+    hidden = (mask - torch.where(low, top, 0) <= HIDES) | flat[..., None]
+    bias = mask.masked_fill(hidden, 0)
+    return ParsedMask(
+        _find_rule(~hidden), bias if bool(bias.any()) else None, flat if bool(flat.any()) else None
+    )
+
+
+def _find_rule(mask: Tensor) -> Mask:
     if mask.dim() != 4 or mask.shape[1] != 1:
-        return Mask(dense=mask), bias
+        return Mask(dense=mask)
+    T, S = mask.shape[2:]
     keys = mask.any(2)[:, 0]  # (B, S)
     padding = None if bool(keys.all()) else keys
+    if T == 1:  # the same for all queries
+        return Mask(keys=padding)
     causal, window = _extent(mask)
-    for guess in (
-        Mask(causal, None, padding),
-        Mask(causal, window, padding),
-        Mask(causal, window),
-    ):
-        if _matches(guess, mask):
-            return guess, bias
-    return Mask(dense=mask), bias
+    guesses = [Mask(causal, None, padding), Mask(causal, window, padding), Mask(causal, window)]
+    if T == S:
+        # A document begins at the first key that its rows see; rows that see none are padding.
+        starts = mask[:, 0].byte().argmax(-1).masked_fill(~mask[:, 0].any(-1), -1)
+        guesses.append(Mask(causal, None, padding, starts))
+    return next((g for g in guesses if _matches(g, mask)), Mask(keys=padding, dense=mask))
 
 
 def _bands(T: int, S: int) -> Iterator[slice]:

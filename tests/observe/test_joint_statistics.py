@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 import torch
 
-from glasshead.observe import recording
+from glasshead.observe import exactness, pending_statistics
 from glasshead.observe.recording import observing
 from tests.observe.test_recording import GPTS, PAD, ids, new_gpt, new_transformer
 
@@ -28,9 +28,9 @@ def calls(monkeypatch):
         found.append(len(q))
         return measure(layer, q, *rest)
 
-    measure = recording.measure
-    monkeypatch.setattr(recording, "measure", counted)
-    monkeypatch.setitem(recording.PAIRS, "cpu", 2**20)
+    measure = pending_statistics.measure
+    monkeypatch.setattr(pending_statistics, "measure", counted)
+    monkeypatch.setitem(pending_statistics.PAIRS, "cpu", 2**20)
     return found
 
 
@@ -67,15 +67,15 @@ def test_layers_wait_for_their_like_only_and_padding_is_theirs(calls):
 def test_no_more_layers_wait_than_there_is_room_for(calls, monkeypatch):
     model, text = new_gpt(), ids(1, 23)
     for pairs, wanted in ((2 * 4 * 23 * 23, [2, 1]), (4 * 23 * 23 - 1, [1, 1, 1])):
-        monkeypatch.setitem(recording.PAIRS, "cpu", pairs)
+        monkeypatch.setitem(pending_statistics.PAIRS, "cpu", pairs)
         with observing(model, keep="statistics"):
             model(text)
         assert calls == wanted
         calls.clear()
-    monkeypatch.setitem(recording.PAIRS, "cpu", 2**20)
+    monkeypatch.setitem(pending_statistics.PAIRS, "cpu", 2**20)
     for name, limit in (("BYTES", 2 * 2 * 4 * 23 * 10 * 4), ("CELLS", 2 * 4 * 23 * 23)):
         with monkeypatch.context() as less, observing(model, keep="statistics"):
-            less.setattr(recording, name, limit)
+            less.setattr(pending_statistics, name, limit)
             model(text)
         assert calls == [2, 1]
         calls.clear()
@@ -83,11 +83,11 @@ def test_no_more_layers_wait_than_there_is_room_for(calls, monkeypatch):
 
 @pytest.mark.parametrize("S", [5, 7, 97, 105])
 def test_the_check_adds_up_long_texts_in_parts(S, monkeypatch):
-    monkeypatch.setattr(recording, "PART", 7)
-    monkeypatch.setattr(recording, "PARTS", 5)
+    monkeypatch.setattr(exactness, "PART", 7)
+    monkeypatch.setattr(exactness, "PARTS", 5)
     weights, v = torch.rand(2, 6, 3, S, dtype=torch.float64), torch.randn(2, 2, S, 11).double()
     wanted = weights @ v.repeat_interleave(3, 1)
-    torch.testing.assert_close(recording._weigh_values(weights, v), wanted)
+    torch.testing.assert_close(exactness._weigh_values(weights, v), wanted)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

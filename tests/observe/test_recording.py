@@ -14,8 +14,9 @@ from glasshead.attention.scores import Scoring
 from glasshead.errors import ConfigError, InputError, RecordingError
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.transformer import Encoder, Transformer, TransformerConfig
+from glasshead.observe.exactness import check_exactness
 from glasshead.observe.hooks import attach_hooks
-from glasshead.observe.recording import check_exactness, observing
+from glasshead.observe.recording import observing
 from glasshead.observe.trace_storage import GrowingTensor, TensorStorage
 from tests.attention.hooks import Keep, Replace
 
