@@ -5,6 +5,7 @@ import os
 import shutil
 import stat
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ import glasshead
 from glasshead.checkpoint import RunFolder, State, load, load_parameters, parameters
 from glasshead.checkpoint.files import atomic_write, read_tensors, write_tensors
 from glasshead.errors import CheckpointError, InputError
+from glasshead.model.gpt import GPT
 from glasshead.text.tokenizer import ByteTokenizer
 from tests.training.cases import TEXT, new_model, new_run, trainer
 
@@ -58,6 +60,17 @@ def test_tensors_are_read_back_by_the_safetensors_library(tmp_path_factory, kind
             assert back[name].dtype == tensor.dtype
             assert torch.equal(back[name], tensor)
     assert read_tensors(path)[1] == {"about": "春"}
+
+
+def test_each_tensor_starts_at_a_multiple_of_its_width(tmp_path):
+    tensors = {str(dtype): torch.ones(3, dtype=dtype) for dtype in reversed(DTYPES)}
+    with (tmp_path / "x.safetensors").open("wb") as file:
+        write_tensors(file, tensors, {})
+    whole = (tmp_path / "x.safetensors").read_bytes()
+    (size,) = struct.unpack("<Q", whole[:8])
+    header = json.loads(whole[8 : 8 + size])
+    starts = {name: header[name]["data_offsets"][0] + 8 + size for name in tensors}
+    assert all(starts[name] % tensor.element_size() == 0 for name, tensor in tensors.items())
 
 
 def test_a_slice_of_a_tensor_is_saved_as_what_it_shows(tmp_path):
@@ -282,6 +295,14 @@ def test_a_tokenizer_of_another_run_is_refused(tmp_path):
     (tmp_path / "run" / "tokenizer.json").unlink()
     with pytest.raises(InputError, match=r"tokenizer\.json"):
         load(tmp_path / "run")
+
+
+def test_a_model_may_have_more_ids_than_its_tokenizer(tmp_path):
+    """Tables of imported models are often padded to a round number."""
+    small = new_model()
+    padded = GPT(replace(small.config, vocab_size=small.config.vocab_size + 7))
+    new_run(tmp_path / "run", padded)
+    assert glasshead.load(tmp_path / "run").model.config == padded.config
 
 
 def test_a_new_run_overwrites_nothing(tmp_path):

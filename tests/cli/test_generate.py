@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from glasshead.cli.generate import Samples
+from glasshead.generation.stream import TextPiece
 from glasshead.text.tokenizer import ByteTokenizer, CharTokenizer
 from tests.cli.test_cli import is_a_mistake
 from tests.generation.runs import make_run
@@ -26,6 +28,13 @@ def test_prompt_and_continuation_go_to_stdout_and_the_rest_to_stderr(cli, run):
     assert len(out.removesuffix("\n")) in (21, 22)  # a last line end is not doubled
     assert set(out) <= set(TEXT)
     assert err.startswith("seed 3, 20 tokens, ")
+
+
+def test_a_sample_that_ends_its_line_gets_no_second_line_end(capsys):
+    samples = Samples("a", 2)
+    samples.add(TextPiece(0, "b\n", "length"))
+    samples.add(TextPiece(1, "c", "length"))
+    assert capsys.readouterr().out == "ab\n---\nac\n"
 
 
 def test_a_seed_repeats_a_sample_and_is_shown_when_it_was_drawn(cli, run):

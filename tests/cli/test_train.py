@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import glasshead
-from glasshead.cli.flags import flags_of
+from glasshead.cli.flags import flags_of, repeat_option
 from glasshead.model.gpt import GPTConfig
 from glasshead.model.transformer import TransformerConfig
 from glasshead.training.config import TrainConfig
@@ -256,6 +256,17 @@ def test_presets_print_themselves_with_what_the_flags_change(cli, name):
     assert PRESETS[name].data.items() <= shown[PRESETS[name].task].items()
     assert shown["train"] == dataclasses.asdict(TrainConfig(**PRESETS[name].train))
     assert shown["says"] == PRESETS[name].says
+
+
+def test_presets_for_other_programs_are_trained_as_those_they_are_made_from():
+    for name, of in (("llama", "nano"), ("marian", "pairs-tiny")):
+        assert PRESETS[name].train == PRESETS[of].train
+        assert PRESETS[of].data.items() <= PRESETS[name].data.items()
+        assert PRESETS[name].data.items() - PRESETS[of].data.items() <= {("portable", True)}
+
+
+def test_an_option_without_a_value_is_not_filled_from_the_next():
+    assert repeat_option(["--pairs", "--pairs", "a"], {"--pairs"}) == ["--pairs", "--pairs", "a"]
 
 
 def test_the_gpt2_preset_has_gpt2s_size():

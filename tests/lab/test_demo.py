@@ -108,6 +108,18 @@ def test_untrained_models_are_measured_too():
     assert 0 < wrote.least < wrote.error <= 1
 
 
+def test_the_best_head_is_chosen_on_other_stories_than_it_is_measured_on():
+    torch.manual_seed(1)
+    tokenizer, langs = world_tokenizer("zh", "de"), ("zh", "de")
+    shape = {"n_layers": 2, "n_heads": 7, "d_model": 14, "d_ff": 13}
+    model = Transformer(TransformerConfig(tokenizer.vocab_size, **shape)).eval()
+    seen, unseen = STORIES[:2], STORIES[2:5]
+    found = measure_translator(model, tokenizer, langs, seen, unseen)
+    on_seen = measure_translator(model, tokenizer, langs, unseen, seen).errors
+    assert found.errors.argmin() != on_seen.argmin()  # or the next line could not fail
+    assert found.best == divmod(int(on_seen.argmin()), 7)
+
+
 def finished(work, says):
     for part in ("reader", "translator"):
         (work / part).mkdir()

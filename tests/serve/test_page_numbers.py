@@ -28,6 +28,16 @@ def test_the_mean_of_heads_is_their_mean(page, served):
     assert of_module(page, served, "views/translate_heads", map_of) == [0.75, 0.125, 0.125]
 
 
+def test_a_cell_without_a_weight_has_the_colour_of_paper(page, served):
+    pixels = """(() => { const scale = new m.Scale("linear", 0, 1);
+        return [...scale.pixels(Float32Array.of(NaN, 1), "dark")]; })()"""
+    paper = """(await import("/web/colours.js")).COLOURS.dark.paper"""
+    got = of_module(page, served, "scale", pixels)
+    wanted = of_module(page, served, "scale", paper)
+    assert "#" + bytes(got[:3]).hex() == wanted.lower()
+    assert got[4:7] != got[:3]
+
+
 def test_lines_read_the_row_that_looks_or_the_column_that_is_looked_at(page, served):
     painted = """await (async () => {
         const { SvgPainter } = await import("/web/paint.js");

@@ -50,6 +50,16 @@ def test_what_is_put_comes_back_and_what_is_not_there_is_not_found():
     assert caught.value.hint
 
 
+def test_the_one_not_used_for_longest_is_dropped_first():
+    store = TraceStore(2, 10**6)
+    first, second = store.put(atlas(5), "m", 1), store.put(atlas(5), "m", 2)
+    store.get(first)
+    third = store.put(atlas(5), "m", 3)
+    assert [store.has("m", key) for key in (1, 2, 3)] == [first, None, third]
+    with pytest.raises(NotFoundError):
+        store.get(second)
+
+
 def test_tensors_that_share_memory_are_counted_once():
     assert tensor_bytes(atlas(5)) == 4 * 2 * 5 * 3
     assert tensor_bytes(atlas(5, layers=7)) == 7 * tensor_bytes(atlas(5))

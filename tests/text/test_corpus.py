@@ -239,6 +239,10 @@ def test_splitting_by_document_keeps_each_whole_and_in_order(n, fraction, seed):
     assert split_by_document(documents, fraction, seed) == (train, held)
 
 
+def test_the_number_of_documents_held_out_is_rounded():
+    assert [len(split_by_document(range(n), 0.1)[1]) for n in (2, 14, 17, 97)] == [1, 1, 2, 10]
+
+
 def test_another_seed_holds_out_other_documents():
     assert split_by_document(range(97), 0.1, 1) != split_by_document(range(97), 0.1, 2)
 
