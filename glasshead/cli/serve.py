@@ -11,8 +11,6 @@ from glasshead.cli.terminal import Device, argument, drop_none, option
 
 __all__ = ["serve"]
 
-KEY = "GLASSHEAD_API_KEY"
-
 
 @with_flags(defaults=True, Server=("serve/config.py", "ServeConfig"))
 def serve(
@@ -27,6 +25,9 @@ def serve(
         bool | None,
         option("--open/--no-open", None, "Open the page [default: if there is a browser]"),
     ] = None,
+    api_key_file: Annotated[
+        str | None, option("--api-key-file", "FILE", "A file with the API key in one line.")
+    ] = None,
     device: Device = "auto",
     **flags: Any,
 ) -> None:
@@ -38,7 +39,10 @@ def serve(
     Examples:
       glasshead serve runs/demo
       glasshead serve book.glass --port 8123 --no-open
-      GLASSHEAD_API_KEY=secret glasshead serve runs --host 0.0.0.0
+      glasshead serve runs --host 0.0.0.0 --api-key-file key.txt
+
+    Requests from other machines need an API key: --api-key-file, GLASSHEAD_API_KEY, or the one in
+    the address that is printed.
 
     The log goes to stderr, one JSON object a line. Ctrl-C or SIGTERM stops the server; running
     requests have --grace seconds to finish.
@@ -50,20 +54,21 @@ def serve(
     from glasshead.serve import logs, server
     from glasshead.serve.app import create_app
     from glasshead.serve.config import ServeConfig
+    from glasshead.serve.keys import read_key
     from glasshead.serve.library import Library
 
     given = drop_none(flags)
-    if os.environ.get(KEY):
-        given.setdefault("api_key", os.environ[KEY])
-    config = ServeConfig(**given)
+    key = read_key(given.pop("api_key", None), api_key_file)
+    config = ServeConfig(api_key=key, **given)
     library = Library(what, pick_device(device), config.models_loaded)
     with server.listen(config) as (sock, config):
         app = create_app(library, config)
         logs.configure()
         url = server.url_of(config)
-        print(url, flush=True)
+        with_key = f"{url}?key={quote(config.api_key, safe='')}" if config.api_key else url
+        print(with_key if key is None else url, flush=True)
         if _has_browser() if open_ is None else open_:
-            _open_browser(f"{url}?key={quote(config.api_key, safe='')}" if config.api_key else url)
+            _open_browser(with_key)
         ended = server.run(app, sock, config)
     if not ended:
         # A request still computes; its client got an error, and Python would wait for the thread.

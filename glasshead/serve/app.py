@@ -122,7 +122,8 @@ def standalone_page() -> PageParts:
 
 
 @router.get("/healthz")
-async def healthz() -> dict[str, str]:
+@router.get("/health")
+async def health() -> dict[str, str]:
     """Whether the server is up."""
     return {"status": "ok", "version": __version__}
 

@@ -5,13 +5,17 @@ import math
 from dataclasses import dataclass, fields
 
 from glasshead.errors import ConfigError
+from glasshead.serve.keys import new_key
 
 __all__ = ["ServeConfig", "is_loopback"]
 
 
 @dataclass(frozen=True)
 class ServeConfig:
-    """Every field is a flag of `glasshead serve`."""
+    """Every field is a flag of `glasshead serve`.
+
+    If other machines can reach the host and there is no key, a new key is made.
+    """
 
     host: str = "127.0.0.1"  # the address to listen on
     port: int = 8000  # 0 for any free port
@@ -46,10 +50,7 @@ class ServeConfig:
                 hint="use ASCII letters, digits and punctuation",
             )
         if not is_loopback(self.host) and self.api_key is None:
-            raise ConfigError(
-                f"host {self.host} can be reached from other machines, but there is no API key",
-                hint="add --api-key KEY, set GLASSHEAD_API_KEY, or leave --host out",
-            )
+            object.__setattr__(self, "api_key", new_key())
 
     @property
     def allowed_hosts(self) -> frozenset[str]:

@@ -79,6 +79,9 @@ class LoggingMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        method = scope["method"]
+        if method == "HEAD":  # routes answer it as GET; uvicorn leaves the body out
+            scope = {**scope, "method": "GET"}
         began, number, sent, size = time.monotonic(), secrets.token_hex(6), 0, 0
 
         async def send_and_count(message: Message) -> None:
@@ -107,11 +110,12 @@ class LoggingMiddleware:
             if not sent:
                 await JSONResponse(_internal_error(number), 500)(scope, receive, send_and_count)
         finally:
-            self._log(scope, number, sent or 499, size, time.monotonic() - began, error)
+            self._log(scope, method, number, sent or 499, size, time.monotonic() - began, error)
 
     def _log(
         self,
         scope: Scope,
+        method: str,
         number: str,
         status: int,
         size: int,
@@ -119,7 +123,7 @@ class LoggingMiddleware:
         error: Exception | None,
     ) -> None:
         route = getattr(scope.get("route"), "path", "unknown")
-        method = scope["method"] if scope["method"] in METHODS else "OTHER"
+        method = method if method in METHODS else "OTHER"
         self.metrics.requests.add(route=route, method=method, status=str(status))
         self.metrics.seconds.add(seconds, route)
         about = {"id": number, "method": method, "route": route, "status": status}

@@ -2,12 +2,10 @@
 
 The Host header is checked against DNS rebinding, the Origin header against requests that pages of
 other sites send with the user's browser. The API key comes as `Authorization: Bearer KEY`;
-a browser opens /?key=KEY once and gets a cookie for it.
+a browser opens /?key=KEY once and gets a cookie for it. Who sends many wrong keys has to wait.
 """
 
 import asyncio
-import hashlib
-import hmac
 import ipaddress
 import re
 import socket
@@ -20,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from glasshead.serve.config import ServeConfig, is_loopback
 from glasshead.serve.error_replies import error_reply
+from glasshead.serve.keys import GuessLimit, KeyCheck
 from glasshead.serve.workers import ClientGone
 
 __all__ = ["CSP", "SecurityMiddleware"]
@@ -45,7 +44,8 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 HOST = re.compile(r"(\[[0-9a-f:.]+\]|[0-9a-z._-]+)(?::[0-9]{1,5})?", re.ASCII)
-PUBLIC = ("/", "/healthz")  # as is /web/: these need no key
+PUBLIC = ("/", "/health", "/healthz")  # as is /web/: these need no key
+SEND_KEY = "send it as 'Authorization: Bearer KEY'; in a browser, open /?key=KEY once"
 BODY_SECONDS = 30.0  # the time a client has to send its request
 
 
@@ -58,8 +58,8 @@ class SecurityMiddleware:
         self.reachable = not is_loopback(config.host)  # from other machines
         if self.reachable:
             self.names.add(socket.gethostname().lower())
-        self.key = None if config.api_key is None else config.api_key.encode()
-        self.cookie = f"glasshead-{config.port}"
+        self.key = None if config.api_key is None else KeyCheck(config.api_key, config.port)
+        self.guesses = GuessLimit()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -117,14 +117,11 @@ class SecurityMiddleware:
             return error_reply(path, 421, "the Host header does not name this server", hint)
         if not all(self._is_own_origin(origin, hosts[0]) for origin in headers.getlist("origin")):
             return error_reply(path, 403, "the request comes from a page of another site")
-        if self.key is None or path in PUBLIC or path.startswith("/web/"):
-            return self._set_cookie(scope)
-        if self._has_key(headers):
+        if self.key is None:
             return None
-        hint = "send it as 'Authorization: Bearer KEY'; in a browser, open /?key=KEY once"
-        reply = error_reply(path, 401, "the API key is missing or wrong", hint)
-        reply.headers["www-authenticate"] = "Bearer"
-        return reply
+        if path in PUBLIC or path.startswith("/web/"):
+            return self._set_cookie(scope, self.key)
+        return self._check_key(scope, self.key)
 
     def _is_own_host(self, host: str) -> bool:
         """Whether a Host header names this server. An IP address always does: DNS cannot
@@ -147,32 +144,44 @@ class SecurityMiddleware:
             return False
         return url.netloc.lower() == host.lower() or url.hostname in self.config.allowed_hosts
 
-    def _has_key(self, headers: Headers) -> bool:
-        assert self.key is not None
+    def _check_key(self, scope: Scope, key: KeyCheck) -> Response | None:
+        headers, path = Headers(scope=scope), scope["path"]
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            return hmac.compare_digest(given.strip().encode(), self.key)
-        # Cookies are shared by all ports of a host, so the name includes the port.
-        cookie = cookie_parser(headers.get("cookie", "")).get(self.cookie, "")
-        return hmac.compare_digest(cookie.encode(), _cookie_value(self.key))
+            refusal = self._refuse_key(scope, key, given.strip())
+        elif key.is_cookie(cookie_parser(headers.get("cookie", "")).get(key.cookie_name, "")):
+            return None
+        else:
+            refusal = error_reply(path, 401, "the API key is missing", SEND_KEY)
+        if refusal is not None and refusal.status_code == 401:
+            refusal.headers["www-authenticate"] = "Bearer"
+        return refusal
 
-    def _set_cookie(self, scope: Scope) -> Response | None:
+    def _refuse_key(self, scope: Scope, key: KeyCheck, given: str) -> Response | None:
+        """Return None if the key is right; slow down a client that sends wrong ones."""
+        address = (scope.get("client") or [""])[0]
+        if wait := self.guesses.wait(address):
+            hint = f"try again in {wait} s with the right one"
+            reply = error_reply(scope["path"], 429, "too many wrong API keys", hint)
+            reply.headers["retry-after"] = str(wait)
+            return reply
+        if key.is_key(given):
+            return None
+        self.guesses.add_wrong(address)
+        return error_reply(scope["path"], 401, "the API key is wrong", SEND_KEY)
+
+    def _set_cookie(self, scope: Scope, key: KeyCheck) -> Response | None:
         """Turn /?key=KEY into a cookie and redirect to /, so that the address does not show it."""
         query = scope["query_string"]
-        if self.key is None or scope["path"] != "/" or b"key=" not in query:
+        if scope["path"] != "/" or b"key=" not in query:
             return None
         given = parse_qs(query.decode("latin-1")).get("key", [""])[0]
-        if not hmac.compare_digest(given.encode(), self.key):
-            return error_reply(
-                "/", 401, "the API key is wrong", "open /?key=KEY with the right one"
-            )
+        refusal = self._refuse_key(scope, key, given)
+        if refusal is not None:
+            return refusal
         reply = RedirectResponse("/", 303)
         reply.set_cookie(
-            self.cookie,
-            _cookie_value(self.key).decode(),
-            httponly=True,
-            samesite="strict",
-            path="/",
+            key.cookie_name, key.new_cookie(), httponly=True, samesite="strict", path="/"
         )
         return reply
 
@@ -197,8 +206,3 @@ class SecurityMiddleware:
 
 class _TooLarge(Exception):
     pass
-
-
-def _cookie_value(key: bytes) -> bytes:
-    """Return a hash of the key, so that the cookie does not reveal it."""
-    return hashlib.sha256(b"glasshead " + key).hexdigest().encode()

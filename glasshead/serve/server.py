@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import socket
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -53,21 +54,55 @@ def url_of(config: ServeConfig) -> str:
 
 
 class Connection(H11Protocol):
-    """Closes idle connections: uvicorn waits forever for the first request or the rest of its
-    headers, so that many silent clients could use up all connections."""
+    """Keeps clients that send nothing from using up all connections.
+
+    uvicorn waits forever for the first request or the rest of its headers; here such a connection
+    is closed after `IDLE_SECONDS`, and at once if all connections are in use when a new one comes.
+    """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._last_cycle = self.cycle
+        self._idle_since = self.loop.time()
         self._timer = self.loop.call_later(IDLE_SECONDS, self._close_if_idle)
+        assert self.limit_concurrency is not None
+        if len(self.connections) >= self.limit_concurrency:
+            self._close_one_waiting()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()
         super().connection_lost(exc)
 
+    def on_response_complete(self) -> None:
+        self._idle_since = self.loop.time()
+        super().on_response_complete()
+
+    @property
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _close_one_waiting(self) -> None:
+        """Close a connection that we wait for: of the address with most of them, the oldest."""
+        waiting = [
+            each
+            for each in self.connections
+            if isinstance(each, Connection)
+            and each is not self
+            and (each._is_idle or each.cycle.more_body)
+        ]
+        if not waiting:
+            return  # all are being answered: the new request gets 503
+        counts = Counter(each._address for each in waiting)
+        found = max(waiting, key=lambda each: (counts[each._address], -each._idle_since))
+        self.connections.discard(found)
+        found.transport.abort()
+
+    @property
+    def _address(self) -> str:
+        return self.client[0] if self.client else ""
+
     def _close_if_idle(self) -> None:
-        idle = self.cycle is None or self.cycle.response_complete
-        if idle and self.cycle is self._last_cycle:
+        if self._is_idle and self.cycle is self._last_cycle:
             self.transport.close()
             return
         self._last_cycle = self.cycle

@@ -7,6 +7,7 @@ import shutil
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import httpx
 import pytest
@@ -81,6 +82,47 @@ def test_a_silent_connection_is_closed_after_a_while(server, tmp_path, monkeypat
     monkeypatch.setattr(server_module, "IDLE_SECONDS", 0.01)
     with connect(server(tmp_path)) as silent:
         assert silent.recv(100) == b""
+
+
+def test_silent_connections_do_not_keep_others_out(server, tmp_path):
+    """Silent, with half a header, with half a body: none of them keeps its place."""
+    n, half_body = 11, "POST /api/look HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"
+    begins = [b"", b"GET /healthz HTTP/1.1\r\nHost: local", half_body.encode()]
+    mine = server(tmp_path, connections=n)
+    connections = mine.server.server_state.connections
+    with ExitStack() as stack:
+        for begin in begins:
+            for _ in range(n + 5):
+                stack.enter_context(connect(mine)).sendall(begin)
+            for _ in range(3):
+                assert httpx.get(f"{mine.url}/healthz", timeout=HUNG).status_code == 200
+            assert len(connections) <= n
+
+
+def test_a_connection_with_an_answer_under_way_keeps_its_place(server, tmp_path):
+    byte_gpt(tmp_path / "gpt", max_len=64)
+    mine = server(tmp_path, connections=5)
+    ask = {"model": "gpt", "prompt": "a", "max_tokens": 500, "stream": True, "temperature": 0}
+    with (
+        ExitStack() as stack,
+        httpx.stream("POST", f"{mine.url}/v1/completions", json=ask, timeout=HUNG) as reply,
+    ):
+        lines = reply.iter_lines()
+        first = next(lines)
+        for _ in range(13):
+            stack.enter_context(connect(mine))
+        assert httpx.get(f"{mine.url}/healthz", timeout=HUNG).status_code == 200
+        assert [first, *lines][-2:] == ["data: [DONE]", ""]
+
+
+@pytest.mark.deep
+def test_520_silent_connections_do_not_keep_others_out(server, tmp_path):
+    mine = server(tmp_path)
+    with ExitStack() as stack:
+        for _ in range(520):
+            stack.enter_context(connect(mine))
+        for _ in range(20):
+            assert httpx.get(f"{mine.url}/healthz", timeout=HUNG).status_code == 200
 
 
 def test_when_patience_ends_unfinished_requests_are_closed_and_answers_are_not(server, tmp_path):

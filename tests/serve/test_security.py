@@ -1,6 +1,5 @@
 """Who may ask, and how much at once."""
 
-import hmac
 import json
 import socket
 
@@ -10,8 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from starlette.responses import Response
 
-from glasshead.errors import ConfigError
-from glasshead.serve import security
+from glasshead.errors import ConfigError, InputError
+from glasshead.serve import keys, security
 from glasshead.serve.config import ServeConfig, is_loopback
 from glasshead.serve.security import CSP, SecurityMiddleware
 
@@ -46,11 +45,11 @@ def test_this_machine_needs_no_key(host):
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.7", "box.lan", "8.8.8.8", ""])
-def test_beyond_this_machine_a_key_is_needed(host):
-    with pytest.raises(ConfigError, match="no API key") as caught:
-        ServeConfig(host=host)
-    assert "--api-key" in caught.value.hint
-    assert ServeConfig(host=host, api_key="k").host == host
+def test_beyond_this_machine_there_is_always_a_key(host):
+    made = [ServeConfig(host=host).api_key for _ in range(2)]
+    assert made[0] != made[1]
+    assert all(len(key) >= 32 and key.isascii() for key in made)
+    assert ServeConfig(host=host, api_key="k").api_key == "k"
     assert not is_loopback(host)
 
 
@@ -140,9 +139,10 @@ def locked(tmp_path_factory):
 
 
 @pytest.mark.parametrize("path", ["/api/models", "/metrics", "/openapi.json", "/v1/models", "/no"])
-def test_without_the_key_nothing_is_told(locked, path):
+def test_without_the_key_nothing_is_told(server, tmp_path, path):
+    locked = server(tmp_path, api_key=KEY)
     wrong = [f"Bearer {KEY}x", f"Bearer {KEY[:-1]}", KEY, f"Basic {KEY}", "Bearer", "Bearer ;"]
-    stolen = [f"glasshead-{locked.port}={KEY}", ';;="\\']
+    stolen = [f"glasshead-{locked.port}={each}" for each in (KEY, f".{KEY}", f"ab.{KEY}", ".")]
     tried = [{"Authorization": each} for each in wrong] + [{"Cookie": each} for each in stolen]
     for headers in [{}, *tried]:
         reply = httpx.get(f"{locked.url}{path}", headers=headers)
@@ -158,7 +158,7 @@ def test_with_the_key_it_is(locked):
 
 
 def test_health_and_the_page_itself_need_no_key(locked):
-    for path in ("/healthz", "/", "/web/main.js"):
+    for path in ("/health", "/healthz", "/", "/web/main.js"):
         assert httpx.get(f"{locked.url}{path}").status_code == 200
     for path in ("/web/../api/models", "/web/%2e%2e/api/models", "//api/models"):
         assert status(raw(locked.port, f"GET {path} HTTP/1.1\nHost: 127.0.0.1\n\n")) in (401, 404)
@@ -177,6 +177,31 @@ def test_a_browser_brings_the_key_once(locked):
         assert browser.get("/api/models").status_code == 200
 
 
+def cookie_of(mine):
+    reply = httpx.get(f"{mine.url}/", params={"key": KEY})
+    return reply.headers["set-cookie"].partition(";")[0].partition("=")
+
+
+def test_a_cookie_is_salted_and_fits_one_port(locked, server, tmp_path):
+    other = server(tmp_path, api_key=KEY)
+    (name, _, first), (_, _, second) = cookie_of(locked), cookie_of(locked)
+    assert name == f"glasshead-{locked.port}"
+    assert first != second
+    for value in (first, second):
+        for mine, expected in ((locked, 200), (other, 401)):
+            headers = {"Cookie": f"glasshead-{mine.port}={value}"}
+            reply = httpx.get(f"{mine.url}/api/models", headers=headers)
+            assert reply.status_code == expected
+
+
+def test_a_cookie_outlives_the_server_but_not_its_key():
+    first, again, changed = (keys.KeyCheck(key, 8011) for key in (KEY, KEY, f"{KEY}2"))
+    cookie = first.new_cookie()
+    assert first.is_cookie(cookie)
+    assert again.is_cookie(cookie)
+    assert not changed.is_cookie(cookie)
+
+
 def test_keys_are_compared_in_constant_time(locked, monkeypatch):
     compared = []
 
@@ -184,11 +209,81 @@ def test_keys_are_compared_in_constant_time(locked, monkeypatch):
         compared.append((a, b))
         return compare.real(a, b)
 
-    compare.real = hmac.compare_digest
-    monkeypatch.setattr(security.hmac, "compare_digest", compare)
+    compare.real = keys.hmac.compare_digest
+    monkeypatch.setattr(keys.hmac, "compare_digest", compare)
     for key in ("x", KEY):
         httpx.get(f"{locked.url}/api/models", headers={"Authorization": f"Bearer {key}"})
     assert compared == [(b"x", KEY.encode()), (KEY.encode(), KEY.encode())]
+
+
+# Wrong keys
+
+
+def test_after_some_wrong_keys_a_client_has_to_wait(server, tmp_path):
+    mine = server(tmp_path, api_key=KEY)
+    cookie = "=".join(cookie_of(mine)[::2])
+
+    def ask(key):
+        return httpx.get(f"{mine.url}/api/models", headers={"Authorization": f"Bearer {key}"})
+
+    replies = [ask(f"guess{n}") for n in range(keys.GUESSES + 3)]
+    assert [reply.status_code for reply in replies[: keys.GUESSES]] == [401] * keys.GUESSES
+    assert {reply.status_code for reply in replies[-2:]} == {429}
+    assert int(replies[-1].headers["retry-after"]) >= 1
+    assert ask(KEY).status_code == 429  # else a fast answer would tell the right key
+    assert httpx.get(f"{mine.url}/", params={"key": KEY}).status_code == 429
+    assert httpx.get(f"{mine.url}/api/models", headers={"Cookie": cookie}).status_code == 200
+    assert httpx.get(f"{mine.url}/api/models").status_code == 401
+    assert mine.app.state.workers.inside == 0
+
+
+def test_guesses_are_refilled_one_by_one_and_for_each_network():
+    now = 100.0
+    limit = keys.GuessLimit(lambda: now)
+    for _ in range(keys.GUESSES):
+        assert limit.wait("10.0.0.7") == 0
+        limit.add_wrong("10.0.0.7")
+    assert limit.wait("10.0.0.7") == keys.REFILL
+    assert limit.wait("10.0.0.8") == 0
+    now += keys.REFILL
+    assert limit.wait("10.0.0.7") == 0
+    limit.add_wrong("10.0.0.7")
+    assert limit.wait("10.0.0.7") == keys.REFILL
+    for n in range(keys.GUESSES):  # one host has all addresses of its /64
+        limit.add_wrong(f"2001:db8::{n:x}")
+    assert limit.wait("2001:db8::ffff") > 0
+    assert limit.wait("2001:db8:0:1::1") == 0
+    for n in range(2 * keys.ADDRESSES):
+        limit.add_wrong(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}")
+    assert len(limit._paid) == keys.ADDRESSES
+
+
+# Where the key comes from
+
+
+def test_a_key_comes_from_the_option_a_file_or_the_environment(tmp_path):
+    file = tmp_path / "key"
+    file.write_text(f"{KEY}\n")
+    environment = {"GLASSHEAD_API_KEY": "from-outside"}
+    assert keys.read_key(None, None, {}) is None
+    assert keys.read_key(None, None, {"GLASSHEAD_API_KEY": ""}) is None
+    assert keys.read_key(None, None, environment) == "from-outside"
+    assert keys.read_key("given", None, environment) == "given"
+    assert keys.read_key(None, str(file), environment) == KEY
+    with pytest.raises(ConfigError, match="both"):
+        keys.read_key("given", str(file), {})
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(None, "No such file"), (b"\xff", "not text"), (b"k" * 5000, "4,096")]
+)
+def test_a_key_file_that_holds_no_key_is_told_in_a_line(tmp_path, content, message):
+    file = tmp_path / "key"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(InputError, match=message) as caught:
+        keys.read_key(None, str(file), {})
+    assert caught.value.hint
 
 
 @settings(max_examples=200)
@@ -290,6 +385,15 @@ def test_a_body_that_does_not_come_is_not_waited_for_for_ever(small, monkeypatch
 
 
 # What every answer carries
+
+
+@pytest.mark.parametrize("path", ["/", "/api/models", "/health", "/web/main.js", "/nothing"])
+def test_head_is_get_without_a_body(served, path):
+    get, head = (httpx.request(method, f"{served.url}{path}") for method in ("GET", "HEAD"))
+    assert head.content == b""
+    assert head.status_code == get.status_code
+    for name in ("content-type", "content-length", "content-security-policy"):
+        assert head.headers[name] == get.headers[name]
 
 
 @pytest.mark.parametrize("path", ["/", "/api/models", "/healthz", "/web/main.js", "/nothing"])
