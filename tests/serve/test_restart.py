@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -130,11 +131,15 @@ def test_killed_while_it_writes_it_serves_at_once_when_started_again(start):
 # The command line, before anything is served
 
 
-def test_beyond_this_machine_it_wants_a_key(cli, tmp_path, monkeypatch):
+def test_beyond_this_machine_it_makes_a_key_and_prints_it_in_the_address(start, monkeypatch):
     monkeypatch.delenv("GLASSHEAD_API_KEY", raising=False)
-    done = cli("serve", tmp_path, "--host", "0.0.0.0")
-    assert done.code == 2
-    assert "hint: add --api-key" in done.err
+    server = start("--host", "0.0.0.0", "--port", "0")
+    port, key = re.fullmatch(r"http://[^/]+:(\d+)/\?key=([\w-]{32})", server.url).groups()
+    models = f"http://127.0.0.1:{port}/api/models"
+    assert httpx.get(models).status_code == 401
+    assert httpx.get(models, headers={"Authorization": f"Bearer {key}"}).status_code == 200
+    assert server.end(signal.SIGTERM) == 0
+    assert key not in server.log.read_text()
 
 
 def test_a_port_that_is_taken_is_told(cli, tmp_path):
