@@ -1,0 +1,64 @@
+"""Legitimate variants of attention, as replaced steps: head order, rotary positions, ALiBi, sinks."""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from glasshead.lab.check import mistakes
+from glasshead.lab.check.pipeline import Array, Case, Step, Work, distance
+
+__all__ = ["CONVENTIONS", "feature_readings"]
+
+# The width can be cut into (H, D) or (D, H), as long as the heads are merged in the same way.
+CONVENTIONS: list[dict[str, Step]] = [
+    {},
+    {"split": mistakes.split_interleaved, "merge": mistakes.merge_interleaved},
+]
+
+
+def rotate(x: Array, positions: Array, style: str, base: float = 10_000.0) -> Array:
+    """Rotate (B, H, T, D) by each position: halves pair d with d + D/2, pairs d with d + 1."""
+    D = x.shape[-1]
+    angles = positions[:, None] * base ** (-np.arange(0, D, 2) / D)  # (T, D / 2)
+    cos, sin = np.cos(angles), np.sin(angles)
+    out = np.empty_like(x)
+    if style == "halves":
+        a, b = x[..., : D // 2], x[..., D // 2 :]
+        out[..., : D // 2], out[..., D // 2 :] = a * cos - b * sin, b * cos + a * sin
+    else:
+        a, b = x[..., ::2], x[..., 1::2]
+        out[..., ::2], out[..., 1::2] = a * cos - b * sin, b * cos + a * sin
+    return out
+
+
+def rotary(style: str, base: float = 10_000.0) -> Step:
+    def step(w: Work) -> None:
+        T, S = w.q.shape[2], w.k.shape[2]
+        w.q = rotate(w.q, np.arange(S - T, S), style, base)
+        w.k = rotate(w.k, np.arange(S), style, base)
+
+    return step
+
+
+def alibi(slopes: Array, sign: float = -1.0) -> Step:
+    def step(w: Work) -> None:
+        _, T, S = w.case.sizes
+        w.scores = w.scores + sign * slopes[:, None, None] * np.abs(distance(T, S))
+
+    return step
+
+
+def geometric_slopes(n_heads: int) -> Array:
+    return 2.0 ** (-8.0 * np.arange(1, n_heads + 1) / n_heads)
+
+
+def feature_readings(text: str, case: Case) -> Iterator[dict[str, Step]]:
+    """Yield the variants that a target's text suggests; first none of them."""
+    yield {}
+    if re.search(r"rotary|rope|rotate|freqs|inv_freq", text, re.I):
+        for style in ("halves", "pairs"):
+            yield {"position": rotary(style)}
+    if re.search(r"alibi|slope", text, re.I):
+        H = case.q.shape[1] if case.q.ndim == 4 else 4
+        yield {"bias": alibi(geometric_slopes(H))}
