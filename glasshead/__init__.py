@@ -39,6 +39,13 @@ Models come from the transformers library and go there; its folders also load di
     glasshead.export_model("runs/gpt2", "models/mine")
     glasshead.load("models/mine")
 
+Attention that you wrote yourself is checked: right, or which mistake it is.
+
+    def attention(q, k, v):
+        return (q @ k.mT).softmax(-1) @ v
+
+    glasshead.check(attention).mistakes[0].name     # 'scale-missing'
+
 A mistake is one line and a hint.
 
     try:
@@ -64,6 +71,7 @@ if TYPE_CHECKING:
     from glasshead.checkpoint import Run as Run
     from glasshead.checkpoint import export_model, import_model, load
     from glasshead.errors import GlassheadError as GlassheadError
+    from glasshead.lab.check.report import check
     from glasshead.model import GPT as GPT
     from glasshead.model import GPTConfig as GPTConfig
     from glasshead.model import Transformer as Transformer
@@ -79,6 +87,7 @@ if TYPE_CHECKING:
 __all__ = [
     "__version__",
     "ablating",
+    "check",
     "complete",
     "export_model",
     "generate",
@@ -103,6 +112,7 @@ _NAMES = {
     "attention.multihead": ["MultiHeadAttention"],
     "checkpoint": ["Run", "export_model", "import_model", "load"],
     "errors": ["GlassheadError"],
+    "lab.check.report": ["check"],
     "model.gpt": ["GPT", "GPTConfig"],
     "model.transformer": ["Transformer", "TransformerConfig"],
     "observe.ablation": ["Edge", "ablating"],

@@ -20,7 +20,8 @@ ORDER = [
     ["api"],
     ["page"],
     ["lab", "serve"],
-    ["cli"],
+    ["cli", "testing"],
+    ["pytest_plugin"],
     ["__init__", "__main__"],  # the package itself and `python -m glasshead`
 ]
 ROW = {part: row for row, parts in enumerate(ORDER) for part in parts}

@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from glasshead import __version__
 from glasshead.cli import (
     atlas,
+    check,
     claims,
     demo,
     doctor,
@@ -46,6 +47,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo.demo,
     "steps": steps.steps,
     "lesson": lesson.lesson,
+    "check": check.check,
     "ladder": ladder.ladder,
     "claims": claims.claims,
     "world": world.world,

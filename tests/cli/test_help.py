@@ -23,7 +23,7 @@ SMALL = ["--steps", "1", "--n-layers", "1", "--n-heads", "2", "--d-model", "8", 
 # These run for minutes, or for ever, or have tests of their own, or need what is not there.
 LONG = re.compile(
     "glasshead (demo|ladder|serve|doctor|lesson|plan|claims .)"
-    "|train .*--(minutes|pairs|task|resume|from)|Qwen|gguf"
+    "|train .*--(minutes|pairs|task|resume|from)|Qwen|gguf|my_model.py"
 )
 
 

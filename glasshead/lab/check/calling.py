@@ -1,6 +1,7 @@
 """Call a target on a case, in its own layout, with its own arrays and its own kind of mask."""
 
 import copy
+import inspect
 import re
 import warnings
 from collections.abc import Mapping
@@ -12,13 +13,13 @@ import numpy as np
 
 from glasshead.lab.check.pipeline import Array, Case
 from glasshead.lab.check.roles import Parameter
-from glasshead.lab.check.target import SIZES, Target
+from glasshead.lab.check.target import SIZES, CheckTarget
 
-__all__ = ["LAYOUTS", "Answer", "Caller", "Encoding", "Layout", "frameworks"]
+__all__ = ["LAYOUTS", "CallAnswer", "Caller", "Encoding", "TensorLayout", "frameworks"]
 
 
 @dataclass(frozen=True)
-class Layout:
+class TensorLayout:
     """How tensors are laid out: letters of B, H, T and D; `heads` if H is given by the caller."""
 
     axes: str
@@ -36,7 +37,7 @@ class Layout:
         full = "BHTD" if x.ndim == 4 else "BTC"
         for axis, letter in reversed(list(enumerate(full))):
             if letter not in self.axes:
-                x = x.take(0, axis=axis)
+                x = np.asarray(x.take(0, axis=axis))
         kept = [letter for letter in full if letter in self.axes]
         return np.ascontiguousarray(x.transpose([kept.index(letter) for letter in self.axes]))
 
@@ -49,8 +50,8 @@ class Layout:
         return x
 
 
-HEADS = [Layout(axes) for axes in ("BHTD", "BTHD", "BTD", "TD", "TBD", "TBHD", "THD", "HTD")]
-WIDTHS = [Layout(axes) for axes in ("BTC", "TBC", "TC")]
+HEADS = [TensorLayout(axes) for axes in ("BHTD", "BTHD", "BTD", "TD", "TBD", "TBHD", "THD", "HTD")]
+WIDTHS = [TensorLayout(axes) for axes in ("BTC", "TBC", "TC")]
 LAYOUTS = {layout.axes: layout for layout in [*HEADS, *WIDTHS]}
 
 
@@ -62,10 +63,14 @@ class Encoding:
     kind: str  # "keep", "hide", "int-keep", "int-hide", "float-keep", "add"
 
     @property
+    def of_keys(self) -> bool:
+        return self.form in KEY_FORMS
+
+    @property
     def polarity(self) -> str:
         return self.kind.rpartition("-")[2]
 
-    def encode(self, allowed: np.ndarray, keys: np.ndarray | None, heads: int) -> np.ndarray:
+    def encode(self, allowed: Array, keys: Array | None, heads: int) -> Array:
         """Encode (B, T, S) allowed pairs, or (B, S) keys, as the target takes them."""
         if self.form == "N":
             assert keys is not None
@@ -100,7 +105,7 @@ KINDS = ("keep", "hide", "int-keep", "int-hide", "float-keep", "add")
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class CallAnswer:
     """What a target returned, in the layout of the case."""
 
     out: Array
@@ -117,30 +122,35 @@ class CallError(Exception):
         self.cause = cause
 
 
-def frameworks(target: Target) -> list[str]:
+def frameworks(target: CheckTarget) -> list[str]:
     """Return the kinds of arrays to try, by what the target's module imports."""
     if hasattr(target.owner, "named_parameters"):
         return ["torch"]
     function = target.function if target.owner is None else type(target.owner).__init__
-    names = getattr(function, "__globals__", {})
-    modules = {getattr(v, "__name__", "").partition(".")[0] for v in names.values()
-               if type(v).__name__ == "module"}  # fmt: skip
-    modules.add((getattr(target.function, "__module__", "") or "").partition(".")[0])
-    found = [name for name in ("jax", "torch", "numpy") if name in modules]
-    if "keras" in modules or "keras" in str(type(target.owner).__mro__):
-        found = ["numpy"]
-    return found or ["torch", "numpy"]
+    names = getattr(inspect.unwrap(function), "__globals__", {})
+    modules = {
+        name: value.__name__.partition(".")[0]
+        for name, value in names.items()
+        if inspect.ismodule(value)
+    }
+    used = {top for name, top in modules.items() if re.search(rf"\b{name}\b", target.source)}
+    used = used or set(modules.values())
+    used.add((getattr(target.function, "__module__", "") or "").partition(".")[0])
+    if "keras" in used or "keras" in str(type(target.owner).__mro__):
+        return ["numpy"]
+    likely = [name for name in ("jax", "torch", "numpy") if name in used]
+    return list(dict.fromkeys([*likely, "torch", "numpy"]))
 
 
 @dataclass(frozen=True, eq=False)
 class Caller:
     """Calls one target in one way."""
 
-    target: Target
+    target: CheckTarget
     framework: str
-    layout: Layout
+    layout: TensorLayout
     dtype: str = "float64"
-    encodings: Mapping[str, Encoding] = field(default_factory=dict)  # by parameter
+    encodings: tuple[tuple[str, Encoding], ...] = ()  # of each mask parameter, one or two
     matrices: Mapping[str, Array] = field(default_factory=dict)  # for a function that takes them
     given: Mapping[str, Any] = field(default_factory=dict)
     positional: bool = False
@@ -148,7 +158,7 @@ class Caller:
     def having(self, **changes: Any) -> "Caller":
         return replace(self, **changes)
 
-    def array(self, x: np.ndarray) -> Any:
+    def array(self, x: Array) -> Any:
         """Convert to the target's kind of array; floats to its dtype."""
         if x.dtype.kind == "f":
             x = x.astype("float64" if self.dtype == "bfloat16" else self.dtype)
@@ -163,7 +173,7 @@ class Caller:
         tensor = torch.from_numpy(np.ascontiguousarray(x))
         return tensor.to(getattr(torch, self.dtype)) if x.dtype.kind == "f" else tensor
 
-    def __call__(self, case: Case, **extra: Any) -> Answer:
+    def __call__(self, case: Case, **extra: Any) -> CallAnswer:
         """Return the target's answer; raise CallError if it has none."""
         try:
             with warnings.catch_warnings(), _mode(self.framework), np.errstate(all="ignore"):
@@ -244,38 +254,40 @@ class Caller:
         return _LEAVE_OUT
 
     def _mask(self, each: Parameter, case: Case) -> Any:
-        encoding = self.encodings.get(each.name)
-        wanted = case.allowed is not None or case.keys is not None
-        if encoding is None:
-            return None if each.required else _LEAVE_OUT
-        if not wanted:
-            if not each.required:
-                return _LEAVE_OUT
-            return self._all_allowed(encoding, case)
-        heads = case.q.shape[1] if case.q.ndim == 4 else SIZES["heads"]
-        B, T, S = case.sizes
-        allowed = np.broadcast_to(case.allowed if case.allowed is not None else True, (B, T, S))
-        keys = None if case.allowed is not None else case.keys
+        known = [encoding for name, encoding in self.encodings if name == each.name]
         if case.options.get("mask_of", each.name) != each.name:
             return _LEAVE_OUT
-        return self.array(encoding.encode(allowed, keys, heads))
+        if case.allowed is None and case.keys is None:
+            if not each.required:
+                return _LEAVE_OUT
+            return self._all_allowed(known[0], case) if known else None
+        keys = None if case.allowed is not None else case.keys
+        fitting = [encoding for encoding in known if encoding.of_keys == (keys is not None)]
+        if not fitting:
+            return None if each.required else _LEAVE_OUT
+        given = True if case.allowed is None else case.allowed
+        allowed = np.broadcast_to(given, case.sizes)
+        return self.array(fitting[0].encode(allowed, keys, self._n_heads(case)))
+
+    def _n_heads(self, case: Case) -> int:
+        return case.q.shape[1] if case.q.ndim == 4 else SIZES["heads"]
 
     def _all_allowed(self, encoding: Encoding, case: Case) -> Any:
         B, T, S = case.sizes
-        heads = case.q.shape[1] if case.q.ndim == 4 else SIZES["heads"]
-        keys = np.ones((B, S), bool) if encoding.form in KEY_FORMS else None
-        return self.array(encoding.encode(np.ones((B, T, S), bool), keys, heads))
+        keys = np.ones((B, S), bool) if encoding.of_keys else None
+        allowed = np.ones((B, T, S), bool)
+        return self.array(encoding.encode(allowed, keys, self._n_heads(case)))
 
-    def read(self, raw: Any, case: Case) -> Answer:
+    def read(self, raw: Any, case: Case) -> CallAnswer:
         """Find the context, and the weights if there are any, in what was returned."""
         arrays = list(_arrays(raw))
-        B, T, S = case.sizes
+        _, T, S = case.sizes
         for n, array in enumerate(arrays):
             out = self._read_context(array, case)
             if out is not None:
                 weights = next((a for m, a in enumerate(arrays)
                                 if m != n and a.shape[-2:] == (T, S)), None)  # fmt: skip
-                return Answer(out, weights, raw, array.shape)
+                return CallAnswer(out, weights, raw, array.shape)
         shapes = ", ".join(str(a.shape) for a in arrays) or type(raw).__name__
         raise CallError(f"it returns {shapes} for q of {self.layout.write(case.q).shape}")
 
@@ -290,7 +302,7 @@ class Caller:
         full = "".join(c for c in "BHTD" if c in self.layout.axes)
         for axes in dict.fromkeys((self.layout.axes, full, full.replace("HT", "TH"))):
             if array.shape == tuple(sizes[c] for c in axes):
-                return Layout(axes).read(array, "BHTD")
+                return TensorLayout(axes).read(array, "BHTD")
         if array.shape == (B, T, H * D) and "H" in self.layout.axes:
             return array.reshape(B, T, H, D).swapaxes(1, 2)
         return None
@@ -348,7 +360,7 @@ def _arrays(raw: Any) -> Any:
         yield array.astype(np.float64)
 
 
-def in_double(target: Target, dtype: str = "float64") -> Target:
+def in_double(target: CheckTarget, dtype: str = "float64") -> CheckTarget:
     """Return the target with a copy of its module in evaluation mode, in another precision."""
     if not hasattr(target.owner, "named_parameters"):
         return target
@@ -356,8 +368,3 @@ def in_double(target: Target, dtype: str = "float64") -> Target:
 
     owner = copy.deepcopy(target.owner).to(getattr(torch, dtype)).eval()
     return replace(target, owner=owner, function=owner)
-
-
-def is_about(text: str, words: str) -> bool:
-    """Say whether a text uses one of the words, given as a regular expression."""
-    return bool(re.search(words, text, re.I))

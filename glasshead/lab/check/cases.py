@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from glasshead.lab.check.calling import Layout
+from glasshead.lab.check.calling import TensorLayout
 from glasshead.lab.check.pipeline import Array, Case
 from glasshead.lab.check.target import SIZES
 
@@ -16,7 +16,7 @@ B, T, S = 3, 5, 7
 
 
 def inputs(
-    layout: Layout,
+    layout: TensorLayout,
     name: str,
     n_queries: int,
     n_keys: int | None,
@@ -45,7 +45,7 @@ def inputs(
     return Case(name, q, k, v, options=options)
 
 
-def pair_mask(batch: int, n_queries: int, n_keys: int, seed: int = 0) -> np.ndarray:
+def pair_mask(batch: int, n_queries: int, n_keys: int, seed: int = 0) -> Array:
     """Return random allowed pairs, (B, T, S), with at least one key in each row."""
     rng = np.random.default_rng([seed, 17])
     allowed = rng.random((batch, n_queries, n_keys)) < 0.5
@@ -55,14 +55,14 @@ def pair_mask(batch: int, n_queries: int, n_keys: int, seed: int = 0) -> np.ndar
     return allowed
 
 
-def key_mask(batch: int, n_keys: int) -> np.ndarray:
+def key_mask(batch: int, n_keys: int) -> Array:
     """Return which keys are real, (B, S): each sequence has another length, of 2 or more."""
     lengths = np.array([n_keys - 2, n_keys - 1, max(n_keys - 3, 2)] * batch)[:batch]
     return np.arange(n_keys) < lengths[:, None]
 
 
 def make_cases(
-    layout: Layout, one_sequence: bool, flag: bool, options: Sequence[str], width: int | None
+    layout: TensorLayout, one_sequence: bool, flag: bool, options: Sequence[str], width: int | None
 ) -> Iterator[Case]:
     """Yield the cases without a mask of the caller's.
 

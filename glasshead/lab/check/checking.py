@@ -1,6 +1,5 @@
 """Check one target: find out how it is called, compare it with the reference, name its mistake."""
 
-import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,18 +9,33 @@ import numpy as np
 
 from glasshead.errors import InputError
 from glasshead.lab.check.calling import (
-    DENSE_FORMS, HEADS, KEY_FORMS, KINDS, WIDTHS,
-    Answer, Caller, CallError, Encoding, Layout, frameworks, in_double,
+    DENSE_FORMS,
+    KEY_FORMS,
+    CallAnswer,
+    Caller,
+    CallError,
+    Encoding,
 )  # fmt: skip
 from glasshead.lab.check.cases import inputs, key_mask, make_cases, pair_mask
-from glasshead.lab.check.comparing import Reading, Seen, explain, find_deviation, fits
+from glasshead.lab.check.comparing import Seen, TargetReading, explain, find_deviation, fits
+from glasshead.lab.check.conventions import (
+    causal_hint,
+    flatten_matrices,
+    mask_kinds,
+    possible_callers,
+    stored_width,
+)  # fmt: skip
 from glasshead.lab.check.mistakes import Mistake
 from glasshead.lab.check.pipeline import Case, Projections
 from glasshead.lab.check.projections import (
-    Named, extra_names, head_counts, matrix_role, named_arrays, readings,
+    Named,
+    extra_names,
+    head_counts,
+    named_arrays,
+    readings,
 )  # fmt: skip
 from glasshead.lab.check.roles import by_role, declared_polarity
-from glasshead.lab.check.target import SIZES, Target
+from glasshead.lab.check.target import SIZES, CheckTarget
 from glasshead.lab.check.variants import CONVENTIONS, feature_readings
 
 __all__ = ["Examination", "examine"]
@@ -33,9 +47,9 @@ TOLERANCE = {"float64": 1e-8, "float32": 3e-5}
 class Examination:
     """What was found out about a target."""
 
-    target: Target
+    target: CheckTarget
     caller: Caller
-    reading: Reading
+    reading: TargetReading
     seen: list[Seen] = field(default_factory=list)
     mistake: Mistake | None = None  # with an empty name: wrong, but the mistake is not known
     notes: list[str] = field(default_factory=list)
@@ -44,7 +58,7 @@ class Examination:
     compared: bool = True  # False: there are parts that the reference does not have
 
 
-def examine(target: Target, given: Mapping[str, Any], causal: bool | None) -> Examination:
+def examine(target: CheckTarget, given: Mapping[str, Any], causal: bool | None) -> Examination:
     """Compare a target with the reference; raise InputError if it cannot be called.
 
     Args:
@@ -59,7 +73,9 @@ def examine(target: Target, given: Mapping[str, Any], causal: bool | None) -> Ex
             result = each.run(deep)
             if result.mistake is None or (result.mistake.name and not right):
                 return result
-            if found is None or (result.mistake.name and not (found.mistake and found.mistake.name)):
+            if found is None or (
+                result.mistake.name and not (found.mistake and found.mistake.name)
+            ):
                 found = result
         if found is not None and found.mistake is not None and found.mistake.name:
             break
@@ -67,14 +83,16 @@ def examine(target: Target, given: Mapping[str, Any], causal: bool | None) -> Ex
     return found
 
 
-def _callers(target: Target, given: Mapping[str, Any]) -> Iterator[tuple[Caller, Case, Answer]]:
+def _callers(
+    target: CheckTarget, given: Mapping[str, Any]
+) -> Iterator[tuple[Caller, Case, CallAnswer]]:
     """Yield each way to call the target that gives an answer of a plausible shape."""
     problems: list[CallError] = []
     works = 0
     roles = by_role(target.parameters)
-    for caller in _possible_callers(target, given):
+    for caller in possible_callers(target, given):
         one = "q" not in roles
-        width = _stored_width(caller.target)
+        width = stored_width(caller.target)
         case = inputs(caller.layout, "plain", 5, None if one else 5, width=width)
         try:
             answer = caller(case)
@@ -90,7 +108,7 @@ def _callers(target: Target, given: Mapping[str, Any]) -> Iterator[tuple[Caller,
 class NotCallable(InputError):
     """The target gave no answer to any way of calling it."""
 
-    def __init__(self, target: Target, problems: Sequence[CallError]) -> None:
+    def __init__(self, target: CheckTarget, problems: Sequence[CallError]) -> None:
         self.problems = problems
         # A missing parameter says more than what a wrong shape led to.
         first = min(problems, key=lambda e: e.cause is not None, default=None)
@@ -100,128 +118,12 @@ class NotCallable(InputError):
         )
 
 
-def _stored_width(target: Target) -> int | None:
-    """Return the width that the parameters of an object have been made for."""
-    if target.owner is None or target.made_with:
-        return None
-    for each in named_arrays(target.owner):
-        if matrix_role(each.name) in ("q", "k", "v", "qkv") and each.array.ndim == 2:
-            return each.array.shape[1] if each.linear else each.array.shape[0]
-    return None
-
-
-def _possible_callers(target: Target, given: Mapping[str, Any]) -> Iterator[Caller]:
-    roles = by_role(target.parameters)
-    width_form = target.owner is not None and bool(named_arrays(target.owner))
-    width_form = width_form or bool({"heads", "matrix", "params"} & roles.keys()) or "x" in roles
-    layouts = WIDTHS if width_form else HEADS
-    if (stated := _stated_layout(target)) and stated in {layout.axes for layout in layouts}:
-        layouts = [layout for layout in layouts if layout.axes == stated]
-    if width_form and getattr(target.owner, "batch_first", None) is False:
-        layouts = [Layout("TBC")]
-    matrices = _made_matrices(target)
-    masks = [each for each in target.parameters if each.role == "mask" and each.required]
-    for framework in frameworks(target):
-        for dtype in ("float64", "float32"):
-            changed = in_double(target, dtype) if framework == "torch" else target
-            for layout in layouts:
-                caller = Caller(changed, framework, layout, dtype, {}, matrices, given)
-                if not masks:
-                    yield caller
-                    continue
-                yield caller  # None may do for a mask without a default
-                for form in DENSE_FORMS[:3] + KEY_FORMS[:2]:
-                    for kind in _kinds(declared_polarity(masks[0].name, target.text)):
-                        yield caller.having(encodings={masks[0].name: Encoding(form, kind)})
-
-
-_LETTERS = {
-    "B": r"b|batch|batch_?size|n|bs|bsz|nb",
-    "H": r"h|heads?|n_?heads?|num_?heads?|nh|hq|h_?kv",
-    "T": r"t|s|l|seq|seq_?len|len|length|time|tokens?|n_?tokens|seq_?len_?[qk]|l_?[qk]|t_?[qk]|sequence|steps?|n",
-    "D": r"d|d_?k|d_?v|dim|head_?dim|e|d_?head|hd|features?|dh|head_?size",
-    "C": r"c|d_?model|embed_?dim|n_?embd|emb|embedding|width|hidden(_size)?|channels?",
-}  # fmt: skip
-
-
-def _stated_layout(target: Target) -> str:
-    """Return the layout that the documentation or a comment states for the inputs, or ""."""
-    for found in re.finditer(r"[(\[]((?:\s*[A-Za-z_]+\s*,){1,3}\s*[A-Za-z_]+\s*)[)\]]", _prose(target)):
-        names = [name.strip().lower() for name in found[1].split(",")]
-        letters = ""
-        for name in names:
-            fitting = [c for c, rule in _LETTERS.items() if re.fullmatch(rule, name) and c not in letters]
-            letters += fitting[0] if fitting else "?"
-        if letters in {"BHTD", "BTHD", "TBHD", "BTC", "TBC"}:
-            return letters
-        if letters in ("BTD", "TBD", "TD", "TC", "HTD"):
-            return letters
-    return ""
-
-
-def _prose(target: Target) -> str:
-    """Return the documentation, and the comments of the lines of the signature."""
-    import inspect
-
-    function = target.function if target.owner is None else type(target.owner)
-    head = target.source.partition(":\n")[0]
-    return f"{inspect.getdoc(function) or ''}\n{head}"
-
-
-def _kinds(declared: str) -> list[str]:
-    kinds = list(KINDS)
-    if declared:
-        kinds.sort(key=lambda kind: kind.rpartition("-")[2] != declared)
-    return kinds
-
-
-def _made_matrices(target: Target) -> dict[str, Any]:
-    """Return matrices for a function that takes its parameters as arguments."""
-    rng = np.random.default_rng(5)
-    C = SIZES["width"]
-
-    def make(name: str) -> Any:
-        role = matrix_role(name)
-        columns = C * max(len(role), 1) if role in ("qkv", "kv") else C
-        if re.match(r"b(?![a-z]*w)|.*bias", name.lower()):
-            return rng.normal(0, 0.5, columns)
-        return rng.normal(0, C**-0.5, (C, columns))
-
-    out: dict[str, Any] = {}
-    for each in target.parameters:
-        if each.role in ("matrix", "vector"):
-            out[each.name] = make(each.name)
-        elif each.role == "params":
-            keys = _keys_of(target.source, each.name)
-            if isinstance(keys, int):
-                out[each.name] = tuple(make("qkvo"[n]) for n in range(keys))
-            elif keys:
-                out[each.name] = {key: make(key) for key in keys}
-    return out
-
-
-def _keys_of(source: str, name: str) -> list[str] | int:
-    """Return the keys with which a dict is read in a source, or into how many names it is unpacked."""
-    import textwrap
-
-    try:
-        tree = ast.parse(textwrap.dedent(source))
-    except SyntaxError:
-        return []
-    keys: list[str] = []
-    for node in ast.walk(tree):
-        match node:
-            case ast.Subscript(value=ast.Name(id=found), slice=ast.Constant(value=str(key))) if found == name:
-                keys.append(key)
-            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Name(id=found)) if found == name:
-                return len(names)
-    return list(dict.fromkeys(keys))
-
-
 class _Examiner:
     """Examine one way of calling a target."""
 
-    def __init__(self, caller: Caller, plain: Case, answer: Answer, causal: bool | None) -> None:
+    def __init__(
+        self, caller: Caller, plain: Case, answer: CallAnswer, causal: bool | None
+    ) -> None:
         self.caller, self.target, self.plain = caller, caller.target, plain
         self.first: Seen = (plain, answer)
         self.causal = causal
@@ -254,13 +156,13 @@ class _Examiner:
         best.compared = self.plain_model
         return best
 
-    def _with_reading(self, reading: Reading) -> Examination:
+    def _with_reading(self, reading: TargetReading) -> Examination:
         seen = self._collect()
         wrong = find_deviation(seen, reading)
         if wrong is not None:
             found = explain(seen, [reading], self.deep)
             if found is not None:
-                return self._done(seen, *reversed(found))
+                return self._done(seen, found[1], found[0])
             return self._done(seen, reading, Mistake("", {}))
         if not reading.flag and not reading.causal and self.hint:
             return self._done(seen, replace(reading, causal=True), CAUSAL_MISSING)
@@ -271,17 +173,19 @@ class _Examiner:
             found = explain(masked, [reading], self.deep)
             if found is not None:
                 if fallback is None or not (fallback.mistake and fallback.mistake.name):
-                    fallback = self._done(masked, *reversed(found))
+                    fallback = self._done(masked, found[1], found[0])
                 break
             fallback = fallback or self._done(masked, reading, Mistake("", {}))
         assert fallback is not None
         return fallback
 
-    def _done(self, seen: list[Seen], reading: Reading, mistake: Mistake | None) -> Examination:
+    def _done(
+        self, seen: list[Seen], reading: TargetReading, mistake: Mistake | None
+    ) -> Examination:
         return Examination(self.target, self.caller, reading, seen, mistake, self.notes,
                            dict(self.masks), self.skipped)  # fmt: skip
 
-    def _readings(self) -> list[Reading]:
+    def _readings(self) -> list[TargetReading]:
         """Return the ways to understand the target, the most likely first."""
         flag = "causal" in self.roles
         tolerance = TOLERANCE[self.caller.dtype]
@@ -293,7 +197,7 @@ class _Examiner:
                 for each in params:
                     for causal in [False] if flag else wants:
                         both = {**steps, **features}
-                        out.append(Reading(each, both, bool(causal), flag, tolerance))
+                        out.append(TargetReading(each, both, bool(causal), flag, tolerance))
         return out
 
     def _projections(self) -> list[Projections]:
@@ -305,7 +209,7 @@ class _Examiner:
             arrays = named_arrays(self.target.owner)
             counts = head_counts(self.target.owner, self.target.made_with)
         else:
-            arrays = [Named(n, a) for n, a in _flat(self.caller.matrices)]
+            arrays = [Named(n, a) for n, a in flatten_matrices(self.caller.matrices)]
             counts = {}
             if "heads" in self.roles:
                 counts["heads"] = SIZES["heads"]
@@ -339,7 +243,7 @@ class _Examiner:
         return seen or [self.first]
 
     def _masked(
-        self, seen: list[Seen], ways: Sequence[Reading], right: Reading | None
+        self, seen: list[Seen], ways: Sequence[TargetReading], right: TargetReading | None
     ) -> Iterator[list[Seen]]:
         """Yield what was seen together with masked cases, for each way to give the mask.
 
@@ -347,7 +251,9 @@ class _Examiner:
         against what the target says about its mask.
         """
         dense = [e for e in self.target.parameters if e.role == "mask" and not _of_keys(e.name)]
-        keys = [e for e in self.target.parameters if e.role in ("mask", "lengths") and _of_keys(e.name)]
+        keys = [
+            e for e in self.target.parameters if e.role in ("mask", "lengths") and _of_keys(e.name)
+        ]
         if not dense and not keys:
             yield seen
             return
@@ -358,10 +264,11 @@ class _Examiner:
         tried: list[list[tuple[str, Encoding, list[Seen]]]] = []
         for each, forms in jobs:
             options = list(self._encodings(each.name, forms))
-            declared = declared_polarity(each.name, self.target.text)
+            declared = declared_polarity(each.name, self.target.documentation)
             if declared:
-                stated = [o for o in options if o[1].polarity in (declared, "add")]
-                options = stated or options
+                stated = [o for o in options if o[1].polarity == declared]
+                added = [o for o in options if o[1].polarity == "add"]
+                options = stated or added or options
             if right is not None:
                 good = [o for o in options if find_deviation(o[2], right) is None]
                 options = good or options
@@ -373,11 +280,12 @@ class _Examiner:
         if not tried:
             yield seen
             return
-        for n in range(max(len(options) for options in tried)):
+        ways_to_give = max(len(options) for options in tried)
+        for n in range(min(ways_to_give, 1) if self.deep else ways_to_give):
             chosen = [options[min(n, len(options) - 1)] for options in tried]
             for name, encoding, _ in chosen:
                 self.masks[name] = encoding.polarity
-            self.caller = self.caller.having(encodings={c[0]: c[1] for c in chosen})
+            self.caller = self.caller.having(encodings=tuple(c[:2] for c in chosen))
             yield seen + [one for c in chosen for one in c[2]]
 
     def _encodings(
@@ -385,13 +293,13 @@ class _Examiner:
     ) -> Iterator[tuple[str, Encoding, list[Seen]]]:
         one = "q" not in self.roles and "memory" not in self.roles
         width = self.plain.q.shape[-1]
-        declared = declared_polarity(name, self.target.text)
+        declared = declared_polarity(name, self.target.documentation)
         for form in forms:
             if form == "N" and "len" not in name:
                 continue
-            for kind in _kinds(declared) if form != "N" else ["keep"]:
+            for kind in mask_kinds(declared) if form != "N" else ["keep"]:
                 encoding = Encoding(form, kind)
-                caller = self.caller.having(encodings={name: encoding})
+                caller = self.caller.having(encodings=((name, encoding),))
                 seen: list[Seen] = []
                 for case in self._mask_cases(form, one, width, name):
                     try:
@@ -427,49 +335,3 @@ CAUSAL_MISSING = Mistake("causal-missing", {}, "causal")
 
 def _of_keys(name: str) -> bool:
     return bool(re.search(r"pad|key|valid|len|src|memory|is_?real|context", name.lower()))
-
-
-def _flat(tree: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(tree, Mapping):
-        for key, value in tree.items():
-            yield from _flat(value, key)
-    elif isinstance(tree, tuple):
-        for n, value in enumerate(tree):
-            yield from _flat(value, "qkvo"[n])
-    else:
-        yield name, tree
-
-
-def causal_hint(target: Target) -> bool:
-    """Say whether the target itself says that it hides the future, with or without doing it."""
-    for name in ("causal", "is_causal", "masked"):
-        if getattr(target.owner, name, None) is False:
-            return False
-    if re.search(r"causal", target.name, re.I):
-        return True
-    first = _prose(target).strip().partition("\n")[0]
-    if re.search(r"causal|autoregressive|future", first, re.I):
-        return True
-    return _always_calls(target.source, ("tril", "triu"))
-
-
-def _always_calls(source: str, names: Sequence[str]) -> bool:
-    """Say whether a source calls one of the functions outside of any condition."""
-    import textwrap
-
-    try:
-        tree = ast.parse(textwrap.dedent(source))
-    except SyntaxError:
-        return False
-
-    def visit(node: ast.AST) -> bool:
-        if isinstance(node, (ast.If, ast.IfExp)):
-            return False
-        if isinstance(node, ast.Call):
-            called = node.func
-            name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-            if name in names:
-                return True
-        return any(visit(child) for child in ast.iter_child_nodes(node))
-
-    return visit(tree)

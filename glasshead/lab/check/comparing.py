@@ -2,21 +2,23 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-from glasshead.lab.check.calling import Answer
+from glasshead.lab.check import wrong_steps
+from glasshead.lab.check.calling import CallAnswer
 from glasshead.lab.check.mistakes import MISTAKES, Mistake, pairs
 from glasshead.lab.check.pipeline import Array, Case, Projections, Step, Work, run
 
-__all__ = ["Reading", "Seen", "explain", "find_deviation", "fits", "reference"]
+__all__ = ["Seen", "TargetReading", "explain", "find_deviation", "fits", "reference"]
 
-Seen = tuple[Case, Answer]
+Seen = tuple[Case, CallAnswer]
 NONE = Mistake("", {})
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class TargetReading:
     """How the target is understood: its projections, legitimate variants, and whether causal."""
 
     params: Projections = field(default_factory=Projections)
@@ -30,11 +32,11 @@ class Reading:
         return case if self.flag else replace(case, causal=self.causal)
 
 
-def reference(case: Case, reading: Reading, mistake: Mistake = NONE) -> Work:
+def reference(case: Case, reading: TargetReading, mistake: Mistake = NONE) -> Work:
     return run(reading.case(case), reading.params, {**reading.steps, **mistake.steps})
 
 
-def fits(seen: Seen, reading: Reading, mistake: Mistake = NONE) -> bool:
+def fits(seen: Seen, reading: TargetReading, mistake: Mistake = NONE) -> bool:
     """Say whether the target computed what the steps compute, up to rounding."""
     case, answer = seen
     try:
@@ -53,17 +55,15 @@ def equal(out: Array, work: Work, tolerance: float) -> bool:
         rows = work.unsure if out.ndim == 3 else work.unsure[:, None]
         sure = np.broadcast_to(~rows[..., None], out.shape)
     size = 1.0 + float(np.abs(want[sure & np.isfinite(want)]).max(initial=0.0))
-    return bool(
-        np.allclose(out[sure], want[sure], rtol=0, atol=tolerance * size, equal_nan=True)
-    )
+    return bool(np.allclose(out[sure], want[sure], rtol=0, atol=tolerance * size, equal_nan=True))
 
 
 def explain(
-    seen: Sequence[Seen], readings: Sequence[Reading], deep: bool
-) -> tuple[Mistake, Reading] | None:
+    seen: Sequence[Seen], readings: Sequence[TargetReading], deep: bool
+) -> tuple[Mistake, TargetReading] | None:
     """Return the mistake, or the two, with which one reading computes all that was seen."""
     for reading in readings:
-        usable = [m for m in MISTAKES if not m.needs or _is_causal(reading, seen)]
+        usable = [m for m in MISTAKES if m.family != "causal" or _is_causal(reading, seen)]
         for mistake in usable:
             if all(fits(each, reading, mistake) for each in seen):
                 return mistake, reading
@@ -71,48 +71,40 @@ def explain(
         if found is not None:
             return found, reading
     if deep:
-        for reading in readings[:4]:
-            for mistake in pairs(MISTAKES):
-                if mistake.needs and not _is_causal(reading, seen):
+        for reading in readings[:2]:
+            for mistake in pairs():
+                if mistake.family == "causal" and not _is_causal(reading, seen):
                     continue
                 if all(fits(each, reading, mistake) for each in seen):
                     return mistake, reading
     return None
 
 
-def _is_causal(reading: Reading, seen: Iterable[Seen]) -> bool:
+def _is_causal(reading: TargetReading, seen: Iterable[Seen]) -> bool:
     return reading.causal or any(case.causal for case, _ in seen)
 
 
-def _fit_number(seen: Sequence[Seen], reading: Reading) -> Mistake | None:
+def _fit_number(seen: Sequence[Seen], reading: TargetReading) -> Mistake | None:
     """Find a scale, or the number that hidden scores are set to, that explains what was seen."""
 
     def scaled(value: float) -> Mistake:
-        def step(w: Work) -> None:
-            w.scores = w.scores * value
+        return Mistake("scale-wrong", {"scale": wrong_steps.scale_by(lambda w: value)})
 
-        return Mistake("scale-wrong", {"scale": step})
+    def hidden(change: Any, part: str) -> Any:
+        def make(value: float) -> Mistake:
+            step = wrong_steps.mask_by(change(value), part)
+            return Mistake("mask-fill-weak", {"mask": step})
 
-    def filled(value: float) -> Mistake:
-        def step(w: Work) -> None:
-            w.scores = np.where(w.allowed, w.scores, value)
-            w.unsure = None
+        return make
 
-        return Mistake("mask-fill-weak", {"mask": step})
-
-    def lowered(value: float) -> Mistake:
-        def step(w: Work) -> None:
-            w.scores = np.where(w.allowed, w.scores, w.scores + value)
-            w.unsure = None
-
-        return Mistake("mask-fill-weak", {"mask": step})
-
-    ranges = [(scaled, np.geomspace(1e-2, 30, 60)), (filled, np.linspace(-30, 10, 60)),
-              (lowered, np.linspace(-30, 10, 60))]  # fmt: skip
+    ranges: list[tuple[Any, Any]] = [(scaled, np.geomspace(1e-2, 30, 60))]
+    for part in wrong_steps.PARTS:
+        for change in (wrong_steps.fill, wrong_steps.lower):
+            ranges.append((hidden(change, part), np.linspace(-30, 10, 60)))
+    wrong = [each for each in seen if not fits(each, reading)][:2]
+    if not wrong:
+        return None
     for make, grid in ranges:
-        wrong = [each for each in seen if not fits(each, reading)][:2]
-        if not wrong:
-            return None
         errors = [sum(_error(each, reading, make(float(x))) for each in wrong) for x in grid]
         best = int(np.argmin(errors))
         if not np.isfinite(errors[best]):
@@ -130,7 +122,7 @@ def _fit_number(seen: Sequence[Seen], reading: Reading) -> Mistake | None:
     return None
 
 
-def _error(seen: Seen, reading: Reading, mistake: Mistake) -> float:
+def _error(seen: Seen, reading: TargetReading, mistake: Mistake) -> float:
     case, answer = seen
     work = reference(case, reading, mistake)
     if work.context.shape != answer.out.shape:
@@ -138,8 +130,6 @@ def _error(seen: Seen, reading: Reading, mistake: Mistake) -> float:
     return float(np.abs(np.nan_to_num(work.context - answer.out, nan=1e9)).sum())
 
 
-def find_deviation(seen: Sequence[Seen], reading: Reading) -> Seen | None:
+def find_deviation(seen: Sequence[Seen], reading: TargetReading) -> Seen | None:
     """Return the first case on which the target does not compute what it should."""
     return next((each for each in seen if not fits(each, reading)), None)
-
-

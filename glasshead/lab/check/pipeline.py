@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 __all__ = ["STEPS", "Array", "Case", "Projections", "Step", "Work", "run", "softmax"]
 
-Array = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+Array = NDArray[Any]
+Bools = NDArray[Any]  # of bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +145,7 @@ def allow(w: Work) -> None:
 
 def set_allowed(w: Work, allowed: Bools) -> None:
     w.allowed = np.broadcast_to(allowed, w.scores.shape)
-    w.unsure = (~w.allowed.any(-1)).any(1)
+    w.unsure = np.any(~np.any(w.allowed, axis=-1), axis=1)
 
 
 def caller_mask(w: Work) -> Bools:
@@ -166,7 +166,7 @@ def causal_mask(w: Work, shift: int = 0) -> Bools:
     return distance(T, S) >= -shift
 
 
-def distance(T: int, S: int) -> NDArray[np.int64]:
+def distance(T: int, S: int) -> Array:
     """Return how far back each key is from each query; the last query is at the last key."""
     return (np.arange(T)[:, None] + (S - T)) - np.arange(S)
 

@@ -171,7 +171,8 @@ def readings(arrays: list[Named], width: int, counts: Mapping[str, int]) -> list
             (r for n, r in names.items() if n.rpartition(".")[0] == holder), ""
         )
         if role and each.array.ndim == 1:
-            bias_of[role] = np.concatenate([bias_of[role], each.array]) if role in bias_of else each.array  # fmt: skip
+            earlier = [bias_of[role]] if role in bias_of else []
+            bias_of[role] = np.concatenate([*earlier, each.array])
     out: list[Projections] = []
     for transpose in (False, True):
         matrices = {
@@ -230,9 +231,9 @@ def _split_fused(
             bias = {**biases, **qkv[1], **kv[1]}
             if not {"q", "k", "v"} & parts.keys():
                 continue
-            head = parts.get("q", parts.get("k", parts.get("v"))).shape[1] // n_heads
+            head = next(parts[r] for r in "qkv" if r in parts).shape[1] // n_heads
             n_kv = parts["k"].shape[1] // head if "k" in parts and head else n_heads
-            values = {role: parts.get(role) for role in ("q", "k", "v", "out")}
+            values: dict[str, Any] = {role: parts.get(role) for role in ("q", "k", "v", "out")}
             shifts = {f"{role}_bias": bias.get(role, 0.0) for role in ("q", "k", "v", "out")}
             out.append(Projections(n_heads, max(n_kv, 1), **values, **shifts))
     return out

@@ -6,7 +6,7 @@ returned is found out by calling.
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +94,7 @@ def role_of(name: str, calling: bool) -> str:
 
 def parameters(function: Callable[..., Any], calling: bool = True) -> list[Parameter]:
     """Return the parameters that a caller may give, without self, *args and **kwargs."""
+    found: Iterable[inspect.Parameter]
     try:
         found = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -187,10 +188,7 @@ def declared_polarity(name: str, text: str) -> str:
     >>> declared_polarity("mask", "True where a key must not be attended to")
     'hide'
     """
-    lines = text.splitlines()
-    near = [" ".join(lines[n : n + 3]) for n, line in enumerate(lines)
-            if re.search(rf"\b{re.escape(name)}\b.*(:|=|#)", line)]  # fmt: skip
-    for part in (*near, " ".join(lines) if "mask" in name else ""):
+    for part in (*_passages(name, text), *_sentences(text)):
         part = re.sub(r"[`*\s]+", " ", part)
         found = [(m.start(), kind) for kind, rule in _DECLARED.items() if (m := rule.search(part))]
         if found:
@@ -199,6 +197,27 @@ def declared_polarity(name: str, text: str) -> str:
     if re.fullmatch(_KEEP_NAMES, plain):
         return "keep"
     return "hide" if re.fullmatch(_HIDE_NAMES, plain) else ""
+
+
+def _passages(name: str, text: str) -> Iterator[str]:
+    """Yield what stands after a parameter's name, up to the next parameter or an empty line."""
+    lines = text.splitlines()
+    for n, line in enumerate(lines):
+        if not re.search(rf"\b{re.escape(name)}\b.*(:|=|#)", line):
+            continue
+        passage = [line]
+        for after in lines[n + 1 : n + 9]:
+            if not after.strip() or re.match(r"\s*\w+( \([^)]*\))?:", after) or "#" in after:
+                break
+            passage.append(after)
+        yield " ".join(passage)
+
+
+def _sentences(text: str) -> Iterator[str]:
+    """Yield the sentences that are about a mask."""
+    for sentence in re.split(r"(?<=[.;])\s|\n\s*\n", text):
+        if re.search(r"mask|attend", sentence, re.I):
+            yield sentence
 
 
 def by_role(listed: list[Parameter]) -> Mapping[str, Parameter]:

@@ -13,7 +13,7 @@ from typing import Any
 from glasshead.errors import InputError, did_you_mean, near_file
 from glasshead.lab.check.roles import Parameter, parameters, role_of
 
-__all__ = ["SIZES", "Target", "find_target", "make_target"]
+__all__ = ["SIZES", "CheckTarget", "find_target", "make_target"]
 
 # Sizes that differ from each other, so that no two dimensions are mistaken for one another.
 SIZES: dict[str, Any] = {
@@ -30,7 +30,7 @@ SIZES: dict[str, Any] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Target:
+class CheckTarget:
     """What is checked. `function` is what is called, `owner` the object that holds parameters."""
 
     name: str
@@ -46,10 +46,16 @@ class Target:
     @property
     def text(self) -> str:
         """Return all that is written about the target: source, comments and documentation."""
+        return "\n".join([self.source, self.documentation])
+
+    @property
+    def documentation(self) -> str:
+        """Return docstrings and comments; a comment with the line of code that it stands on."""
         docs = [inspect.getdoc(self.function) or ""]
         if self.owner is not None:
             docs.append(inspect.getdoc(type(self.owner)) or "")
-        return "\n".join([self.source, *docs])
+            docs.append(inspect.getdoc(_method(self.owner)) or "")
+        return "\n".join([*docs, *(line for line in self.source.splitlines() if "#" in line)])
 
 
 def find_target(name: str) -> Any:
@@ -99,7 +105,7 @@ def _import_module(name: str) -> Any:
         raise InputError(f"cannot import '{name}': {error}", hint="is it installed?") from None
 
 
-def make_target(found: Any, given: Mapping[str, Any], name: str = "") -> Target:
+def make_target(found: Any, given: Mapping[str, Any], name: str = "") -> CheckTarget:
     """Wrap a function, an object, or a class, which is constructed with small sizes.
 
     Args:
@@ -114,19 +120,21 @@ def make_target(found: Any, given: Mapping[str, Any], name: str = "") -> Target:
     def remake(changes: Mapping[str, Any]) -> Any:
         return _construct(found, {**given, **changes})[0]
 
-    return Target(**{**vars(target), "made_with": made_with, "remake": remake})
+    return CheckTarget(**{**vars(target), "made_with": made_with, "remake": remake})
 
 
-def _wrap(found: Any, name: str) -> Target:
+def _wrap(found: Any, name: str) -> CheckTarget:
     if not callable(found):
-        raise InputError(f"'{name}' is a {type(found).__name__}, which cannot be called",
-                         hint="name a function, a class or an object with forward or __call__")  # fmt: skip
+        raise InputError(
+            f"'{name}' is a {type(found).__name__}, which cannot be called",
+            hint="name a function, a class or an object with forward or __call__",
+        )
     plain = inspect.isroutine(found) or hasattr(found, "func")
     owner = None if plain else found
     function = found if plain else _method(found)
     described = inspect.unwrap(function) if plain else type(found)
     source, path, line = _read_source(described)
-    return Target(name, found, owner, source, path, line, parameters(function))
+    return CheckTarget(name, found, owner, source, path, line, parameters(function))
 
 
 def _method(found: Any) -> Any:
@@ -153,7 +161,7 @@ class ProbeConfig(dict[str, Any]):
         if role in SIZES:
             return SIZES[role]
         if role in ("bias_flag", "causal") or "bias" in name:
-            return True if role == "causal" else False
+            return role == "causal"
         raise KeyError(name)
 
     def __getattr__(self, name: str) -> Any:
@@ -196,7 +204,7 @@ def _build(build: Callable[..., Any]) -> None:
         try:
             build(*arguments)
             return
-        except Exception:  # another number of shapes  # noqa: S112
+        except Exception:  # another number of shapes
             continue
 
 

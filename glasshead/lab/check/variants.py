@@ -1,11 +1,11 @@
-"""Legitimate variants of attention, as replaced steps: head order, rotary positions, ALiBi, sinks."""
+"""Legitimate variants of attention, as replaced steps: head order, rotary positions, ALiBi."""
 
 import re
 from collections.abc import Iterator
 
 import numpy as np
 
-from glasshead.lab.check import mistakes
+from glasshead.lab.check import wrong_steps
 from glasshead.lab.check.pipeline import Array, Case, Step, Work, distance
 
 __all__ = ["CONVENTIONS", "feature_readings"]
@@ -13,7 +13,7 @@ __all__ = ["CONVENTIONS", "feature_readings"]
 # The width can be cut into (H, D) or (D, H), as long as the heads are merged in the same way.
 CONVENTIONS: list[dict[str, Step]] = [
     {},
-    {"split": mistakes.split_interleaved, "merge": mistakes.merge_interleaved},
+    {"split": wrong_steps.split_interleaved, "merge": wrong_steps.merge_interleaved},
 ]
 
 

@@ -1,0 +1,297 @@
+"""What no comparison of numbers shows: dropout, gradients, empty rows, overflow, half precision."""
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from glasshead.lab.check.calling import Caller, CallError, in_double
+from glasshead.lab.check.cases import inputs
+from glasshead.lab.check.checking import Examination
+from glasshead.lab.check.comparing import reference
+from glasshead.lab.check.pipeline import Case
+from glasshead.lab.check.roles import by_role, role_of
+from glasshead.lab.check.target import CheckTarget, make_target
+
+__all__ = ["Remark", "is_random", "remarks"]
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something found beside the comparison. A mistake, or a warning about a right target."""
+
+    name: str
+    mistake: bool
+    values: dict[str, Any]
+
+
+def remarks(found: Examination) -> Iterator[Remark]:
+    """Yield what is wrong or unstable beside the numbers."""
+    case = _plain(found)
+    for test in (_dropout, _gradient, _overflow, _empty_row, _half, _loops, _weights):
+        try:
+            yield from test(found, case)
+        except CallError:
+            continue
+
+
+def is_random(found: Examination) -> bool:
+    """Say whether two calls give two results although nothing asks for dropout."""
+    try:
+        case = _plain(found)
+        return not _same(found.caller(case).out, found.caller(case).out)
+    except CallError:
+        return False
+
+
+def _plain(found: Examination) -> Case:
+    return next((case for case, _ in found.seen if case.name == "plain"), found.seen[0][0])
+
+
+# Dropout
+
+P = 0.5
+RUNS = 300
+
+
+def _dropout(found: Examination, case: Case) -> Iterator[Remark]:
+    caller = found.caller
+    call = [each for each in found.target.parameters if each.role == "dropout"]
+    trains = "training" in by_role(found.target.parameters)
+    if found.target.owner is None:
+        for each in call:
+            if isinstance(each.default, float) and each.default > 0 and not trains:
+                extra = {each.name: each.default}
+                if not _same(caller(case, **extra).out, caller(case, **extra).out):
+                    yield Remark("dropout-at-inference", True, {"p": each.default})
+        return
+    dropping = _with_dropout(found.target)
+    if dropping is None or caller.framework != "torch":
+        return
+    quiet = caller.having(target=in_double(dropping, caller.dtype))
+    if not _same(quiet(case).out, quiet(case).out):
+        yield Remark("dropout-at-inference", True, {"p": P})
+        return
+    loud = in_double(dropping, caller.dtype)
+    loud.owner.train()
+    random = quiet.having(target=loud)
+    if _same(random(case).out, random(case).out):
+        yield Remark("dropout-missing", True, {"p": P})
+        return
+    still = quiet(case).out
+    if not np.isfinite(random(case).out).all():  # 0 * -inf
+        yield Remark("dropout-on-scores", True, {"p": P})
+        return
+    drawn = np.stack([random(case).out for _ in range(RUNS)])
+    spread = drawn.std(0) / RUNS**0.5 + 1e-9
+    # Dropped weights are made up for by 1 / (1 - p): on average nothing changes.
+    off = np.abs(drawn.mean(0) - still) / spread
+    if np.median(off) > 3.0:
+        yield Remark("dropout-on-scores", True, {"p": P})
+
+
+def _with_dropout(target: CheckTarget) -> CheckTarget | None:
+    """Return the target constructed with dropout, or with its layers of dropout turned up."""
+    import copy
+
+    if target.remake is not None:
+        changes = {n: P for n in _constructor_names(target) if role_of(n, False) == "dropout"}
+        if changes:
+            try:
+                made = target.remake({**target.made_with, **changes})
+                return replace(make_target(made, {}, target.name), made_with=target.made_with)
+            except Exception:  # the constructor takes no such value
+                return None
+        return None
+    if not hasattr(target.owner, "modules"):
+        return None
+    owner, any_layer = copy.deepcopy(target.owner), False
+    for module in owner.modules():
+        if type(module).__name__.startswith("Dropout"):
+            module.p, any_layer = P, True
+    return replace(target, owner=owner, function=owner) if any_layer else None
+
+
+def _constructor_names(target: CheckTarget) -> list[str]:
+    import inspect
+
+    config = target.made_with.get("config") or target.made_with.get("cfg")
+    if config is not None:
+        return []
+    return list(inspect.signature(type(target.owner)).parameters)
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    return bool(np.array_equal(a, b, equal_nan=True))
+
+
+# Gradients
+
+
+def _gradient(found: Examination, case: Case) -> Iterator[Remark]:
+    """Compare the gradient with how the result really changes."""
+    caller = found.caller
+    if caller.framework != "torch" or caller.dtype != "float64":
+        return
+    import torch
+
+    arguments = caller.arguments(case)
+    tensors = {
+        name: value.requires_grad_()
+        for name, value in arguments.items()
+        if isinstance(value, torch.Tensor) and value.is_floating_point()
+        and role_of(name, True) != "mask"
+    }  # fmt: skip
+    names = [name for name in tensors if name not in caller.matrices]
+    if not names:
+        return
+    torch.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        out = _first_tensor(_call(caller, arguments))
+        if out is None or not torch.isfinite(out).all():
+            return
+        pull = torch.randn_like(out)
+        if not out.requires_grad:
+            yield Remark("gradient-detached", True, {"of": ", ".join(names)})
+            return
+        grads = torch.autograd.grad((out * pull).sum(), list(tensors.values()), allow_unused=True)
+    wrong = []
+    for (name, value), grad in zip(tensors.items(), grads, strict=True):
+        if name not in names:
+            continue
+        push = torch.randn_like(value)
+        moved = []
+        for sign in (1, -1):
+            changed = {**arguments, name: (value + sign * 1e-6 * push).detach()}
+            with torch.no_grad():
+                moved.append(_first_tensor(_call(caller, changed)))
+        real = float(((moved[0] - moved[1]) * pull).sum().detach() / 2e-6)
+        told = 0.0 if grad is None else float((grad * push).sum().detach())
+        if abs(real - told) > 1e-4 * (1 + abs(real)):
+            wrong.append(name)
+    if wrong:
+        yield Remark("gradient-detached", True, {"of": ", ".join(wrong)})
+
+
+def _call(caller: Caller, arguments: dict[str, Any]) -> Any:
+    try:
+        return caller.target.function(**arguments)
+    except Exception as error:  # the target's own, of any kind
+        raise CallError(f"{type(error).__name__}: {error}", error) from error
+
+
+def _first_tensor(raw: Any) -> Any:
+    import torch
+
+    if isinstance(raw, torch.Tensor):
+        return raw
+    if not isinstance(raw, (tuple, list)):
+        raw = (raw if hasattr(raw, "values") else vars(raw)).values()
+    return next((item for item in raw if isinstance(item, torch.Tensor)), None)
+
+
+# Empty rows, large scores, half precision
+
+
+def _empty_row(found: Examination, case: Case) -> Iterator[Remark]:
+    masked = next((c for c, _ in found.seen if c.name.startswith("mask") and not c.causal), None)
+    if masked is None or found.mistake is not None:
+        return
+    if masked.allowed is not None:
+        allowed = masked.allowed.copy()
+        allowed[:, 1] = False
+        masked = replace(masked, allowed=allowed)
+    elif masked.keys is not None:
+        keys = masked.keys.copy()
+        keys[0] = False
+        masked = replace(masked, keys=keys)
+    if not np.isfinite(found.caller(masked).out).all():
+        yield Remark("nan-empty-row", False, {})
+
+
+def _overflow(found: Examination, case: Case) -> Iterator[Remark]:
+    large = replace(case, q=case.q * 40.0, k=case.k * 40.0)
+    if case.k is case.q:
+        x = case.q * 200.0
+        large = replace(case, q=x, k=x, v=x)
+    if not np.isfinite(found.caller(large).out).all():
+        yield Remark("softmax-overflow", False, {})
+
+
+def _half(found: Examination, case: Case) -> Iterator[Remark]:
+    if found.caller.framework != "torch" or found.mistake is not None or not found.compared:
+        return
+    masked = next((c for c, _ in found.seen if c.name.startswith("mask")), case)
+    for dtype in ("float16", "bfloat16"):
+        caller = found.caller.having(target=in_double(found.target, dtype), dtype=dtype)
+        try:
+            answer = caller(masked)
+        except CallError as error:
+            if "overflow" in str(error):
+                yield Remark("half-fill", False, {"dtype": dtype})
+            continue
+        work = reference(masked, found.reading)
+        if answer.out.shape != work.context.shape:
+            continue
+        sure = np.isfinite(work.context)
+        if work.unsure is not None and work.unsure.any():
+            continue
+        error_size = np.abs(answer.out - work.context)[sure].max()
+        room = {"float16": 0.02, "bfloat16": 0.12}[dtype] * (1 + np.abs(work.context).max())
+        if not error_size < room:
+            yield Remark("half-inexact", False, {"dtype": dtype, "error": float(error_size)})
+
+
+def _loops(found: Examination, case: Case) -> Iterator[Remark]:
+    """Count calls: a loop in Python over positions makes more of them for longer texts."""
+    one = case.k is case.q
+    width = case.q.shape[-1]
+    counts = []
+    for T in (6, 24):
+        longer = inputs(found.caller.layout, "plain", T, None if one else T, width=width)
+        longer = replace(longer, causal=case.causal)
+        counts.append(_calls(lambda c=longer: found.caller(c)))  # type: ignore[misc]
+    if counts[1] > counts[0] + 4 * 18:
+        yield Remark("slow-loop", False, {"calls": counts[0], "more": counts[1]})
+
+
+def _calls(function: Callable[[], Any]) -> int:
+    count = 0
+
+    def see(frame: Any, event: str, arg: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    function()
+    sys.setprofile(see)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def _weights(found: Examination, case: Case) -> Iterator[Remark]:
+    """Compare the weights that are returned beside the context."""
+    if found.mistake is not None or not found.compared:
+        return
+    for each, answer in found.seen:
+        if answer.weights is None:
+            continue
+        work = reference(each, found.reading)
+        if work.unsure is not None and work.unsure.any():
+            continue
+        want = [work.weights, work.weights.mean(1), work.weights[:, 0], work.weights[0],
+                work.weights[0, 0]]  # fmt: skip
+        if not any(
+            answer.weights.shape == w.shape
+            and np.allclose(answer.weights, w, atol=max(found.reading.tolerance * 10, 1e-7))
+            for w in want
+        ):
+            yield Remark("weights-returned", False, {"case": each.name})
+            return
