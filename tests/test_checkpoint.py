@@ -132,6 +132,23 @@ def test_a_file_that_cannot_be_finished_leaves_the_old_one(tmp_path):
     assert path.read_text() == "new"
 
 
+@pytest.mark.parametrize("rotate", [True, False])
+def test_at_every_moment_of_saving_a_state_there_is_one(tmp_path, monkeypatch, rotate):
+    run = new_run(tmp_path / "run")
+    run.save_state(state_of(7))
+    states, replace = [], os.replace
+
+    def note(*paths):
+        states.append(any(file.exists() for file in run.states))
+        replace(*paths)
+
+    monkeypatch.setattr(os, "replace", note)
+    run.save_state(state_of(11), rotate=rotate)
+    assert states
+    assert all(states)
+    assert restored(run)[0][0] == 11
+
+
 def test_the_last_two_states_are_kept(tmp_path):
     run = new_run(tmp_path / "run")
     assert not run.load_state(lambda state, file: None)

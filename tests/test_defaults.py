@@ -1,4 +1,4 @@
-"""Every default that a user gets: presets, configs, the functions and classes at the top, flags.
+"""Every name and default that a user gets: presets, configs, functions at the top, flags.
 
 They are listed in defaults.json, so that none of them changes unnoticed. After a change that is
 meant, `python -m tests.test_defaults` writes the list anew.
@@ -14,6 +14,7 @@ from typing import Any
 
 import glasshead
 from glasshead.attention.multihead import MultiHeadAttention
+from glasshead.cli import COMMANDS
 from glasshead.training.presets import PRESETS
 
 LIST = Path(__file__).with_name("defaults.json")
@@ -47,14 +48,25 @@ def defaults_of(kind: Any) -> dict[str, Any]:
     return {one.name: one.default for one in parameters if one.default is not one.empty} | made
 
 
+def public_names(part: str) -> list[str]:
+    return sorted(getattr(importlib.import_module(f"glasshead.{part}"), "__all__", ()))
+
+
 def all_defaults() -> dict[str, Any]:
     tops = {name: getattr(glasshead, name) for name in glasshead.__all__}
     known = {name: one for name, one in tops.items() if callable(one)}
-    found = {**known, **config_classes(), "MultiHeadAttention": MultiHeadAttention}
+    commands = {f"glasshead {word}": command for word, command in COMMANDS.items()}
+    found = {
+        **known, **config_classes(), **commands, "MultiHeadAttention": MultiHeadAttention,
+    }  # fmt: skip
     listed = {name: defaults_of(one) for name, one in found.items()}
     presets = {name: dataclasses.asdict(one) for name, one in PRESETS.items()}
-    both = {"defaults": {name: one for name, one in listed.items() if one}, "presets": presets}
-    return json.loads(json.dumps(both, default=str, sort_keys=True))
+    everything = {
+        "defaults": {name: one for name, one in listed.items() if one},
+        "presets": presets,
+        "names": {part: public_names(part) for part in PARTS},
+    }
+    return json.loads(json.dumps(everything, default=str, sort_keys=True))
 
 
 def test_defaults_are_those_of_the_list():

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from glasshead.observe.colours import palette
+
 from .test_page_numbers import of_module
 
 LAYERS = """[{index: 0, rows: "words", cols: "words", kind: "self", heads: 2},
@@ -23,7 +25,7 @@ TOLD = (
 LOOK = """{shape: [2, 2, 3], source: ["x", "y", "z"], target: ["er", "da"],
     weights: Float32Array.of(0.4, 0.3, 0.3, 0.2, 0.5, 0.3, 0.1, 0.1, 0.8, 0.6, 0.2, 0.2)}"""
 MAP = """Object.assign(Object.create(m.AtlasMap.prototype), {
-    layer: {T: 300, S: 400, causal: true, levels: 3, finest: 0}, told: {page: 64},
+    layer: {T: 300, S: 450, causal: true, levels: 3, finest: 0}, told: {page: 64},
     size: [462, 250], node: null, camera: {x: 200, y: 150, px: 2}})"""
 
 FUNCTIONS = {
@@ -130,9 +132,10 @@ FUNCTIONS = {
         f"((map) => [map.at(map.toX(31), map.toY(47)), map.view])({MAP})":
             [{"x": 31, "y": 47}, {"r0": 100, "r1": 200, "c0": 100, "c1": 300}],
         # A page of 64 is hidden where all its keys come after all its queries.
-        f"((map) => [[0, 0, 2], [0, 0, 3], [1, 0, 1], [1, 0, 2], [0, 1, 3]].map((page) =>"
-        f" map.hides(...page)))({MAP})": [False, True, False, True, False],
-        f"{MAP}.pages(1).map(String).sort()": ["1,0,0", "1,0,1", "1,1,0", "1,1,1", "1,1,2"],
+        f"((map) => [[0, 0, 3], [0, 0, 4], [0, 1, 4], [1, 0, 2], [1, 0, 3]].map((page) =>"
+        f" map.hides(...page)))({MAP})": [False, True, False, False, True],
+        f"{MAP}.pages(1).map(String).sort()": [
+            f"1,{i},{j}" for i in range(2) for j in range(3)],
     },
     "views/look_matrix": {
         "[[30, 40], [29, 40], [30, 39], [59, 59], [60, 59], [59, 60]].map(([x, y]) =>"
@@ -261,7 +264,9 @@ def test_a_ranked_head_is_shown_in_the_direction_of_its_list(page, served, way, 
         card.draw({{ {way}: {{ word: 0, heads }}, rows: words, cols: words, kind: "linear",
           same: true, data: {{ layers: [{{ index: 3, name: "L3" }}] }} }});
         card.node.querySelector(".ranking button").click();
-        return [got, card.node.querySelector(".weight").textContent];
+        const strip = card.node.querySelector("canvas").getContext("2d").getImageData(1, 0, 1, 1);
+        return [got, card.node.querySelector(".weight").textContent, [...strip.data.slice(0, 3)]];
       }})()"""
     found = of_module(page, served, "views/look_rank", clicked)
-    assert found == [{"layer": 3, "head": 1, "dir": direction}, "50%"]
+    strongest = palette("linear", "light")[-1].tolist()
+    assert found == [{"layer": 3, "head": 1, "dir": direction}, "50%", strongest]

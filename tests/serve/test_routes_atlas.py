@@ -11,7 +11,7 @@ from glasshead.generation.opening import open_inspectable
 from glasshead.observe.inspectable import RecordConfig
 from glasshead.observe.trace import Trace, open_glass
 from glasshead.page import atlas_answers
-from glasshead.text.tinyworld import corpus
+from glasshead.text.tinyworld import World, corpus
 from tests.serve.made_up import SCRIPT, long_atlas
 
 TEXT = "".join(corpus(24, "zh", 1))  # longer than what the models were trained on
@@ -57,6 +57,14 @@ def test_what_was_recorded_is_described(told, dense):
     sink = told["statistics"]["first_weight"]
     assert np.allclose(sink["values"], dense[..., 0].mean(-1), atol=1e-5)
     assert set(sink["explain"]) == {"en", "zh"}
+
+
+def test_the_tokens_of_an_atlas_are_those_of_its_longer_text(world_runs):
+    text = World.seed_story().text("zh")
+    about = atlas_answers.describe_atlas(open_inspectable(world_runs / "translator").record(text))
+    sides = {n for layer in about["layers"] for n in (layer["T"], layer["S"])}
+    assert len(sides) > 1
+    assert (about["tokens"], about["texts"]) == (max(sides), 2)
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])

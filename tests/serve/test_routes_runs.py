@@ -278,3 +278,8 @@ def test_one_run_alone_can_be_served(server, world_runs):
     [run] = get(live, "runs").json()["runs"]
     assert get(live, f"runs/{run['id']}/metrics").json()["lines"]
     assert Path(run["id"]).name == "reader"
+
+
+def test_of_a_file_that_is_not_there_nothing_more_is_to_be_read(tmp_path):
+    found = read_metrics(tmp_path / "metrics.jsonl")
+    assert (found.anew, found.more, found.lines, found.damaged) == (True, False, [], 0)

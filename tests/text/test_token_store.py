@@ -66,6 +66,14 @@ def test_ids_and_documents_are_those_of_the_texts(
     assert made.ids.dtype == np.uint16
 
 
+def test_the_named_field_of_json_lines_is_read(tmp_path):
+    line = json.dumps({"text": "not this", "body": "the sea"})
+    (tmp_path / "a.jsonl").write_text(line)
+    for field, wanted in [("body", "the sea"), ("text", "not this")]:
+        made = token_store([tmp_path / "a.jsonl"], BPE, tmp_path / "cache", field=field)
+        assert BPE.decode(made.ids.tolist()) == wanted
+
+
 @settings(max_examples=30)
 @given(texts=st.lists(st.text(min_size=1), min_size=1, max_size=4))
 def test_any_documents_come_back(tmp_path_factory, texts):

@@ -69,9 +69,15 @@ def test_what_was_picked_is_in_the_config(tmp_path):
     assert "auto" not in json.dumps([settled.precision, settled.compile, settled.device])
 
 
-def test_threads_are_given_back_after_training(tmp_path):
-    before = torch.get_num_threads()
-    trainer(tmp_path / "run", threads=before + 1, steps=1).train()
+def test_training_uses_its_own_threads_and_gives_them_back(tmp_path):
+    before, during = torch.get_num_threads(), []
+
+    def note(number, loss):
+        during.append(torch.get_num_threads())
+        return loss
+
+    trainer(tmp_path / "run", spoil=note, threads=before + 1, steps=1).train()
+    assert set(during) == {before + 1}
     assert torch.get_num_threads() == before
 
 
