@@ -1,4 +1,4 @@
-"""`glasshead demo`: train two small models in a minute or two, and see what they look at."""
+"""`glasshead demo`: train three small models in a minute or two, and see what they look at."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -30,10 +30,10 @@ def demo(
     ] = None,
     out: Annotated[Path, option("--out", "DIR", "The folder to write.")] = Path("runs/demo"),
 ) -> None:
-    """Train two small models, and see what they look at.
+    """Train three small models, and see what they look at.
 
-    One finds what pronouns stand for, one translates. Tables of what their heads do go to the
-    screen, two runs and report.html to --out; `glasshead serve runs/demo` shows them live.
+    Two find what pronouns stand for, in Chinese and in English, one translates. Tables of what their heads do go to the
+    screen, three runs and report.html to --out; `glasshead serve runs/demo` shows them live.
 
     \b
     Examples:
@@ -69,8 +69,18 @@ def demo(
 
 
 _SAYS = {
-    "en": {"reader": "reader", "translator": "translator", "measuring": "measuring ..."},
-    "zh": {"reader": "读者", "translator": "翻译器", "measuring": "正在测量……"},
+    "en": {
+        "reader": "reader",
+        "reader-en": "English reader",
+        "translator": "translator",
+        "measuring": "measuring ...",
+    },
+    "zh": {
+        "reader": "读者",
+        "reader-en": "英语读者",
+        "translator": "翻译器",
+        "measuring": "正在测量……",
+    },
 }
 
 
@@ -84,7 +94,7 @@ class _DemoProgress(ProgressDisplay):
         self._says = _SAYS[lang]
         self._tasks: dict[str, TaskID] = {
             name: self._bar.add_task(self._says[name], total=1.0, loss="")
-            for name in ("reader", "translator")
+            for name in ("reader", "reader-en", "translator")
         }
         self._quarters = dict.fromkeys(self._tasks, 0)
 

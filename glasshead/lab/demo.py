@@ -1,9 +1,10 @@
-"""The demo: train two small models of the embedded world, and look into them.
+"""The demo: train three small models of the embedded world, and look into them.
 
-    reader      names at every pronoun the word that it stands for
-    translator  translates the story into German
+    reader      names at every pronoun of a Chinese story the word that it stands for
+    reader-en   does the same in English
+    translator  translates the Chinese story into German
 
-Both are real runs. They train side by side, each in a process and on a thread of its own, and
+All are real runs. They train side by side, each in a process and on a thread of its own, and
 replace an earlier demo only when everything is done.
 """
 
@@ -37,6 +38,7 @@ except ImportError:  # Windows: there two demos can start at once, and should no
     fcntl = None  # type: ignore[assignment]
 
 __all__ = [
+    "MODELS",
     "TEXTS",
     "Demo",
     "Progress",
@@ -50,7 +52,8 @@ __all__ = [
 TEXTS = read_texts(__file__)
 SOURCE, TARGET = "zh", "de"
 SEEN = 500  # training stories on which the best heads are chosen
-PARTS = ("reader", "translator", "report.html", "demo.json")
+MODELS = ("reader", "reader-en", "translator")
+PARTS = (*MODELS, "report.html", "demo.json")
 MARK = "demo.json"
 LEARNED = 0.9  # of answers or translations right
 EVALUATIONS = 10  # of a run that was given its number of steps
@@ -66,6 +69,7 @@ class Demo:
     seconds: float  # of training
     reader: ReaderFigures
     reader_untrained: ReaderFigures
+    reader_en: ReaderFigures
     translator: TranslatorFigures
     translator_untrained: TranslatorFigures
     # Of the document's sentence, and with its other ending.
@@ -76,8 +80,9 @@ class Demo:
 
     @property
     def has_learned(self) -> bool:
-        """Whether both models do what they were trained for."""
-        return min(self.reader.accuracy, self.translator.exact) >= LEARNED
+        """Whether all models do what they were trained for."""
+        right = (self.reader.accuracy, self.reader_en.accuracy, self.translator.exact)
+        return min(right) >= LEARNED
 
 
 @contextmanager
@@ -141,7 +146,7 @@ def _check_out(out: Path) -> None:
 
 
 def train_models(work: Path, seed: int, steps: int | None, progress: Progress) -> float:
-    """Train both models into `work`; return the seconds it took."""
+    """Train all models into `work`; return the seconds it took."""
     started = time.monotonic()
     flags: dict[str, Any] = {"seed": seed, "world": seed, "val_stories": 256}
     if steps is not None:
@@ -149,8 +154,9 @@ def train_models(work: Path, seed: int, steps: int | None, progress: Progress) -
         flags |= {"steps": steps, **few}
     train_all(
         [
-            TrainingJob("reader", "refer", work / "reader", flags),
-            TrainingJob("translator", "world", work / "translator", flags),
+            TrainingJob("translator", "world", "translator", work / "translator", flags),
+            TrainingJob("reader", "refer", "reader", work / "reader", flags),
+            TrainingJob("reader-en", "refer", "reader", work / "reader-en", flags | {"lang": "en"}),
         ],
         progress,
     )
@@ -162,18 +168,19 @@ def measure_models(work: Path, seed: int, n_stories: int, seconds: float) -> Dem
     world, langs = World(seed), (SOURCE, TARGET)
     seen = [world.story("train", index) for index in range(SEEN)]
     unseen = [world.story("test", index) for index in range(n_stories)]
-    runs = {name: load(work / name) for name in ("reader", "translator")}
-    read_words, write_words = (_word_tokenizer(run) for run in runs.values())
+    runs = {name: load(work / name) for name in MODELS}
+    words = {name: _word_tokenizer(run) for name, run in runs.items()}
+    read_words, write_words = words["reader"], words["translator"]
 
-    def reader_figures(model: nn.Module) -> ReaderFigures:
+    def reader_figures(model: nn.Module, name: str = "reader", lang: str = SOURCE) -> ReaderFigures:
         assert isinstance(model, Reader)
-        return measure_reader(model, read_words, SOURCE, seen, unseen)
+        return measure_reader(model, words[name], lang, seen, unseen)
 
     def translator_figures(model: nn.Module) -> TranslatorFigures:
         assert isinstance(model, Transformer)
         return measure_translator(model, write_words, langs, seen, unseen)
 
-    reader_model, translator_model = (run.model for run in runs.values())
+    reader_model, translator_model = runs["reader"].model, runs["translator"].model
     reader, translator = reader_figures(reader_model), translator_figures(translator_model)
     assert isinstance(reader_model, Reader)
     assert isinstance(translator_model, Transformer)
@@ -184,6 +191,7 @@ def measure_models(work: Path, seed: int, n_stories: int, seconds: float) -> Dem
         seconds=seconds,
         reader=reader,
         reader_untrained=reader_figures(_untrained_model(runs["reader"], seed)),
+        reader_en=reader_figures(runs["reader-en"].model, "reader-en", "en"),
         translator=translator,
         translator_untrained=translator_figures(_untrained_model(runs["translator"], seed)),
         readings=(
@@ -232,6 +240,7 @@ def demo_json(demo: Demo) -> dict[str, Any]:
         "least_error": demo.translator.least,
         "reader": of_reader(demo.reader),
         "reader_untrained": of_reader(demo.reader_untrained),
+        "reader_en": of_reader(demo.reader_en),
         "translator": of_translator(demo.translator),
         "translator_untrained": of_translator(demo.translator_untrained),
     }

@@ -1,5 +1,8 @@
 """The demo on a terminal, in Chinese or English."""
 
+import os
+import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -80,8 +83,9 @@ def screens(
 
 def training_facts(demo: Demo) -> dict[str, float]:
     """Return the values of the text "trained"."""
-    steps = {f"{name}_steps": n for name, n in demo.steps.items()}
-    return {"seconds": demo.seconds, **demo.parameters, **steps}
+    counts = {name.replace("-", "_"): n for name, n in demo.parameters.items()}
+    steps = {f"{name.replace('-', '_')}_steps": n for name, n in demo.steps.items()}
+    return {"seconds": demo.seconds, "english": demo.reader_en.accuracy, **counts, **steps}
 
 
 def _title(say: Say, number: int, **values: int) -> RenderableType:
@@ -239,7 +243,7 @@ def truths(demo: Demo) -> list[Words]:
 
 
 def next_commands(out: Path) -> list[str]:
-    """Return what to run next; the first is a file to open."""
+    """Return what to run next; the first is a file to open, the last opens the page."""
     return [
         str(out / "report.html"),
         f"glasshead translate {out / 'translator'} --align \\\n"
@@ -247,7 +251,16 @@ def next_commands(out: Path) -> list[str]:
         "glasshead train --task refer --lang de --out runs/reader-de",
         "glasshead world --show 5 --lang zh,de",
         "glasshead ladder",
+        f"{_program()} serve {out}",
     ]
+
+
+def _program() -> str:
+    """Return what a shell calls this program, which `make demo` runs without putting it on PATH."""
+    called = Path(sys.argv[0])
+    if called.name != "glasshead" or shutil.which("glasshead"):
+        return "glasshead"
+    return os.path.relpath(called)
 
 
 def _next_steps(out: Path, say: Say) -> RenderableType:

@@ -21,8 +21,9 @@ EVERY = 10  # steps between two reports
 class TrainingJob:
     """A run to train, as by `glasshead train --task TASK --preset NAME` with these flags."""
 
-    name: str  # of its preset too
+    name: str
     task: str
+    preset: str
     out: Path
     flags: dict[str, Any]
 
@@ -59,7 +60,7 @@ def _train(send: Callable[[object], None], job: TrainingJob) -> None:
 
     here = {"device": "cpu", "threads": 1, "tensorboard": False}
     context = Context(job.out.parent / "cache", Sender())
-    preset, dataset = find_preset(job.name, job.task), find_dataset(job.task)
+    preset, dataset = find_preset(job.preset, job.task), find_dataset(job.task)
     try:
         trainer = start_run(dataset, {}, preset, {**here, **job.flags}, job.out, context)
         signal = trainer.train().signal

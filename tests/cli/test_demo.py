@@ -45,10 +45,12 @@ def ran(tmp_path_factory):
     return Ran(out, said.getvalue(), err.getvalue())
 
 
-def test_it_leaves_two_runs_figures_and_a_page(ran):
+def test_it_leaves_three_runs_figures_and_a_page(ran):
     out = ran.out
-    reader, translator = (glasshead.load(out / name) for name in ("reader", "translator"))
+    names = ("reader", "reader-en", "translator")
+    reader, english, translator = (glasshead.load(out / name) for name in names)
     assert isinstance(reader.model, Reader)
+    assert english.config.data["refer"]["lang"] == "en"
     assert isinstance(translator.model, Transformer)
     found = json.loads((out / "demo.json").read_text())
     assert found["stories"] == 7
@@ -58,6 +60,7 @@ def test_it_leaves_two_runs_figures_and_a_page(ran):
         "demo.json",
         "mine",
         "reader",
+        "reader-en",
         "report.html",
         "translator",
     ]
@@ -113,6 +116,7 @@ def test_it_shows_the_sentence_the_figures_and_that_three_steps_teach_nothing(ra
         f"open {ran.out}",
     ):
         assert words in ran.said.replace("\n", " ")
+    assert ran.said.split("glasshead ")[-1].startswith(f"serve {ran.out}")
     assert "reader: 100%" in ran.err
     assert "translator: 100%" in ran.err
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from glasshead.errors import ConfigError, InputError
 from glasshead.lab.alignments import error_rates, least_error, measure_translator
-from glasshead.lab.demo import move_into_place, open_workspace
+from glasshead.lab.demo import MODELS, move_into_place, open_workspace
 from glasshead.lab.demo_tables import label_word
 from glasshead.lab.demo_training import TrainingJob, train_all
 from glasshead.lab.line_breaks import wrap_text
@@ -121,7 +121,7 @@ def test_the_best_head_is_chosen_on_other_stories_than_it_is_measured_on():
 
 
 def finished(work, says):
-    for part in ("reader", "translator"):
+    for part in MODELS:
         (work / part).mkdir()
         (work / part / "config.json").write_text(says)
     (work / "report.html").write_text(says)
@@ -138,7 +138,7 @@ def test_a_new_demo_takes_the_place_of_an_earlier_one_and_of_nothing_else(tmp_pa
         assert (out / "reader" / "config.json").read_text() == says
         assert (out / "report.html").read_text() == says
     names = sorted(entry.name for entry in out.iterdir())
-    assert names == ["demo.json", "mine", "reader", "report.html", "translator"]
+    assert names == ["demo.json", "mine", "reader", "reader-en", "report.html", "translator"]
     assert [entry.name for entry in out.parent.iterdir()] == ["demo"]
 
 
@@ -185,7 +185,7 @@ def test_a_folder_that_is_no_demo_is_left_alone(tmp_path, mark):
 
 
 def test_an_error_in_a_training_process_is_raised_here(tmp_path):
-    job = TrainingJob("reader", "refer", tmp_path / "run", {"steps": 5, "lr": -1.0})
+    job = TrainingJob("reader", "refer", "reader", tmp_path / "run", {"steps": 5, "lr": -1.0})
     with pytest.raises(ConfigError, match=r"lr \(-1.0\) must be at least 0"):
         train_all([job], lambda *message: None)
 
