@@ -96,6 +96,7 @@ type Entry = {
   n_heads: number | null;
   max_len: number | null;
   vocab_size: number | null;
+  reads: string | null;
   can: string[];
 };
 type Limits = { max_body?: number; max_text?: number; max_tokens?: number };

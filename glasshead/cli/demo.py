@@ -32,8 +32,9 @@ def demo(
 ) -> None:
     """Train three small models, and see what they look at.
 
-    Two find what pronouns stand for, in Chinese and in English, one translates. Tables of what their heads do go to the
-    screen, three runs and report.html to --out; `glasshead serve runs/demo` shows them live.
+    Two find what pronouns stand for, in Chinese and in English, one translates. Tables of what
+    their heads do go to the screen, three runs and report.html to --out; `glasshead serve
+    runs/demo` shows them live.
 
     \b
     Examples:

@@ -14,7 +14,7 @@ from glasshead.generation.inspectable_runs import InspectableReader, Inspectable
 from glasshead.generation.int8 import to_int8
 from glasshead.model.gpt import GPT
 from glasshead.model.transformer import Transformer
-from glasshead.observe.inspectable import GlassFile, Inspectable
+from glasshead.observe.inspectable import GlassFile, Inspectable, InspectableModel
 from glasshead.observe.transformers_folder import TransformersFolder
 
 __all__ = ["make_inspectable", "open_gpt", "open_inspectable", "open_translator"]
@@ -34,7 +34,7 @@ def open_inspectable(path: str | Path, device: torch.device | None = None) -> In
     return make_inspectable(load(path), device)
 
 
-def make_inspectable(run: Run, device: torch.device | None = None) -> Inspectable:
+def make_inspectable(run: Run, device: torch.device | None = None) -> InspectableModel:
     """Prepare a loaded run for recording, on its own device unless another is given."""
     translates = isinstance(run.model, Transformer)
     device = device or next(run.model.parameters()).device

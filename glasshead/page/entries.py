@@ -14,6 +14,7 @@ from glasshead.errors import ConfigError, GlassheadError, InputError, did_you_me
 from glasshead.model.pretrained import FAMILIES, ForeignConfig, family_of
 from glasshead.observe.glass_file import VERSION
 from glasshead.observe.trace import Trace
+from glasshead.page.examples import world_languages
 from glasshead.page.look_answers import has_words
 
 __all__ = ["Entry", "describe", "entry_of_model", "entry_of_trace"]
@@ -43,6 +44,7 @@ class Entry:
     n_heads: int | None = None
     max_len: int | None = None
     vocab_size: int | None = None
+    reads: str | None = None  # the language of the embedded world that it was trained to read
     can: tuple[str, ...] = ()  # look, write, translate, steps, atlas, chat
 
     def as_broken(self, reason: str) -> "Entry":
@@ -110,6 +112,7 @@ def _describe_run(entry: Entry, path: Path) -> Entry:
     return replace(
         entry,
         kind=KIND_NAMES.get(kind, kind),
+        reads=next(iter(world_languages(config.data)), None),
         can=("chat",) if template else (),
         **_sizes(config.model),
     )

@@ -1,7 +1,9 @@
 """Texts to begin with: for each model some that it can read."""
 
-from collections.abc import Iterator
-from itertools import count, islice
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from glasshead.checkpoint import Run
@@ -11,7 +13,7 @@ from glasshead.text.tinyworld import LANGUAGES, Story, World
 
 __all__ = ["example_texts", "last_pronoun", "story_pairs", "world_languages"]
 
-STORIES = 2  # each with two endings
+PAGE_LANGUAGES = ("zh", "en")
 PLAIN = (
     "那个小猫，它昨天在公园里追逐一只蝴蝶，现在它饿坏了。",
     "The animal didn't cross the street because it was too tired.",
@@ -22,24 +24,56 @@ PLAIN = (
 
 
 def example_texts(run: Run | None) -> list[dict[str, Any]]:
-    """Return texts as {text, pin}; `pin` is the word of a story that is asked about.
+    """Return texts to begin with, each as {text, pin, ending, gloss, names}.
 
-    Texts that the tokenizer cuts into few tokens come first. None stands for a model of the
-    transformers library, which gets all of them.
+    Of a story, `pin` is the word that is asked about and `ending` what decides it; `gloss` is the
+    story in the page's other languages, `names` its nouns. A model that was trained on a text
+    has lines of that text first, then those that its tokenizer cuts into few tokens. None stands
+    for a model of the transformers library.
     """
     if run is None:
-        return [{"text": text, "pin": None} for text in PLAIN]
-    languages = [] if isinstance(run.model, GPT) else world_languages(run)
+        return [_plain(text) for text in PLAIN]
+    languages = [] if isinstance(run.model, GPT) else world_languages(run.config.data)
     if languages:
         return list(_stories(languages[0]))
+    own = run.config.data.get("excerpts")
+    mine = [text for text in own if isinstance(text, str)] if isinstance(own, list) else []
+    read = [text for text in mine if _tokens_per_byte(run, text) is not None]
     costs = {text: cost for text in PLAIN if (cost := _tokens_per_byte(run, text)) is not None}
-    return [{"text": text, "pin": None} for text in sorted(costs, key=costs.__getitem__)]
+    texts = (*read, *sorted(costs, key=costs.__getitem__))
+    return [_plain(_unfinished(text) if isinstance(run.model, GPT) else text) for text in texts]
+
+
+def _unfinished(text: str) -> str:
+    """Leave out the last word, or the last character of a text without spaces, for a GPT to say.
+
+    >>> _unfinished("That is the question."), _unfinished("海上明月共潮生。")
+    ('That is the', '海上明月共潮')
+    """
+    return re.sub(r"\s*(?:[A-Za-z0-9'’-]+|\w)\W*$", "", text) or text
+
+
+def _plain(text: str) -> dict[str, Any]:
+    return {"text": text, "pin": None, "ending": None, "gloss": {}, "names": {}}
 
 
 def _stories(lang: str) -> Iterator[dict[str, Any]]:
-    for _, both in islice(story_pairs(lang, "de"), STORIES):
-        for story in both:
-            yield {"text": story.text(lang), "pin": last_pronoun(story, lang)}
+    """The README's story, first without what stands between, each with both endings."""
+    whole = World.seed_story()
+    short = replace(whole, manner=None, forgotten=None, topic=False)
+    others = [other for other in PAGE_LANGUAGES if other != lang]
+    for story in (short, short.flip(), whole, whole.flip()):
+        text, pin = story.text(lang), last_pronoun(story, lang)
+        yield {
+            "text": text,
+            "pin": pin,
+            "ending": text[text.rindex(pin) + len(pin) :].strip(" .。"),
+            "gloss": {other: story.text(other) for other in others},
+            "names": {
+                getattr(noun, lang): {other: getattr(noun, other) for other in others}
+                for noun in (story.actor, story.thing)
+            },
+        }
 
 
 def _tokens_per_byte(run: Run, text: str) -> float | None:
@@ -54,9 +88,11 @@ def _tokens_per_byte(run: Run, text: str) -> float | None:
     return len(ids) / len(text.encode())
 
 
-def world_languages(run: Run) -> list[str]:
-    """The languages of the embedded world that a model was trained on, the one it reads first."""
-    data = run.config.data
+def world_languages(data: Mapping[str, Any]) -> list[str]:
+    """The languages of the embedded world that a model was trained on, the one it reads first.
+
+    `data` is that of its config.
+    """
     name, key = ("refer", "lang") if data.get("task") == "refer" else ("world", "langs")
     settings = data.get(name)
     if data.get("task") != name or not isinstance(settings, dict):

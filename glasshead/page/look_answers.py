@@ -114,10 +114,11 @@ def has_words(trace: Trace) -> bool:
     return all(record.q is not None for record in trace.layer_traces.values())
 
 
-def describe_look(view: LookView) -> dict[str, Any]:
+def describe_look(view: LookView, kind: str) -> dict[str, Any]:
     """Return layers, words and statistics; of a text that is too long the layers only.
 
-    `pins` is, for each text, the number of the word that is looked at first: the last pronoun.
+    `pins` is, for each text, the number of the word that is looked at first: the last pronoun, or
+    without one the last word. Of a GPT, which says what comes next, it is always the last.
     """
     layers: list[dict[str, Any]] = []
     texts: dict[str, list[Word]] = {}
@@ -137,14 +138,18 @@ def describe_look(view: LookView) -> dict[str, Any]:
         name: [{"text": visible(w.text), "start": w.start, "stop": w.stop} for w in words]
         for name, words in texts.items()
     }
-    pins = {name: _last_pronoun(words) for name, words in texts.items()}
+    pins = {name: _first_pin(words, kind) for name, words in texts.items()}
     return {**about, "long": False, "words": [], **named, "pins": pins,
             "statistics": _statistics(view), "telling": _standing_out(view)}  # fmt: skip
 
 
-def _last_pronoun(words: list[Word]) -> int | None:
-    places = [n for n, word in enumerate(words) if word.text.strip().lower() in PRONOUNS]
-    return places[-1] if places else None
+def _first_pin(words: list[Word], kind: str) -> int | None:
+    if kind == "gpt":
+        return len(words) - 1 if words else None
+    names = [word.text.strip().lower() for word in words]
+    pronouns = [n for n, name in enumerate(names) if name in PRONOUNS]
+    others = [n for n, name in enumerate(names) if any(map(str.isalnum, name))]
+    return next((places[-1] for places in (pronouns, others) if places), None)
 
 
 def _statistics(view: View) -> dict[str, Any]:

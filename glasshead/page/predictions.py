@@ -21,7 +21,7 @@ from glasshead.model.transformer import Reader, Transformer
 from glasshead.observe.ablation import Edge, ablating
 from glasshead.observe.words import characters, decode_tokens, visible
 
-__all__ = ["Cut", "predict"]
+__all__ = ["NOTHING", "Cut", "predict"]
 
 TOP = 6  # words, of the most likely before the cut and of the most likely after it
 
@@ -41,6 +41,9 @@ class Cut:
         edges = [Edge(key, query, layer, head) for layer, head, query, key in self.edges]
         with ablating(model, heads=self.heads, edges=edges):
             yield
+
+
+NOTHING = Cut()
 
 
 @torch.no_grad()

@@ -97,7 +97,7 @@ def save_look(
     listed = {"models": [asdict(entry)], "version": __version__}
     answers.add("/api/models", lambda: listed)
     view = LookView(trace, choice.config)
-    about = describe_look(view) if has_words(trace) else {"long": True}
+    about = describe_look(view, entry.kind) if has_words(trace) else {"long": True}
     if about["long"]:
         return _save_long(view, entry, choice, answers)
     return _save_short(view, about, entry, run, text, choice, answers)

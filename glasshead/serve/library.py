@@ -22,7 +22,7 @@ import torch
 from glasshead.checkpoint import Run, load
 from glasshead.errors import CheckpointError, GlassheadError, InputError, NotFoundError, near_file
 from glasshead.generation.opening import make_inspectable
-from glasshead.observe.inspectable import Inspectable
+from glasshead.observe.inspectable import InspectableModel
 from glasshead.observe.trace import Trace, open_glass
 from glasshead.observe.transformers_folder import TransformersFolder
 from glasshead.page.entries import Entry, describe
@@ -48,7 +48,7 @@ class ServedModel:
     entry: Entry
     stamp: str  # changes when the files change
     run: Run | None = None  # of kinds gpt, translator, reader, encoder
-    inspectable: Inspectable | None = None  # of all kinds but glass; has the model of `run`
+    inspectable: InspectableModel | None = None  # of all kinds but glass; has the model of `run`
     trace: Trace | None = None  # of glass
     whole: Callable[[], bool] = lambda: True  # False if the .glass file may no longer be read
     evicted: bool = False  # the library has dropped it; users should let go of it soon

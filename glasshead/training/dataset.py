@@ -4,9 +4,11 @@ A new kind is a subclass of `Dataset`, such as `TextDataset` in language.py, and
 `DATASETS` of start.py. config.json keeps its name, its settings and where its files are, so that
 `--resume` can read it again:
 
-    "data": {"task": "text", "sources": [...], "text": {its settings}, "fingerprint": ...}
+    "data": {"task": "text", "sources": [...], "text": {its settings}, "fingerprint": ...,
+             "excerpts": [lines of the held-out text, which the page offers as examples]}
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from glasshead.model.gpt import GPT
     from glasshead.model.transformer import Transformer
 
-__all__ = ["Context", "Dataset", "Sources", "Translate", "select_fields"]
+__all__ = ["Context", "Dataset", "Sources", "Translate", "select_fields", "split_excerpts"]
 
 # Files by the name that config.json has for them: sources, val.
 Sources = Mapping[str, Sequence[str | Path]]
@@ -62,6 +64,17 @@ class Context:
             self.listener.say(line)
 
 
+def split_excerpts(text: str, n: int = 4) -> list[str]:
+    """Return the first whole lines or sentences of a text that fit on a line of a page.
+
+    >>> split_excerpts("orn off. To be, or not to be? That is the question.\\nShort\\n江天一色。")
+    ['To be, or not to be?', 'That is the question.', '江天一色。']
+    """
+    pieces = re.split(r"(?<=[.!?])\s+|(?<=[。！？])|\n+", text)[1:]
+    found = dict.fromkeys(piece.strip() for piece in pieces)
+    return [one for one in found if "\ufffd" not in one and 10 <= len(one.encode()) <= 120][:n]
+
+
 class Dataset(ABC):
     """The data of a run, read and split. Creating one reads it."""
 
@@ -93,6 +106,10 @@ class Dataset(ABC):
     @abstractmethod
     def read(self, sources: Sources, tokenizer: Tokenizer | None, vocab_size: int | None) -> None:
         """Read the sources. Without a tokenizer, train one, of `vocab_size` if that is given."""
+
+    def excerpts(self) -> list[str]:
+        """Return a few short texts that the model was not trained on, as examples of its input."""
+        return []
 
     @abstractmethod
     def task(self, model: nn.Module, train: TrainConfig) -> Task:

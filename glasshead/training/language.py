@@ -21,7 +21,7 @@ from glasshead.text.corpus import Report, read_documents, split_by_position
 from glasshead.text.token_store import token_store
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer, CharTokenizer, Tokenizer
 from glasshead.training.config import TrainConfig
-from glasshead.training.dataset import Dataset, Sources
+from glasshead.training.dataset import Dataset, Sources, split_excerpts
 from glasshead.training.task import Task, move_batch
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
 
 MOST_CHARACTERS = 512  # distinct ones, up to which each character becomes an id
 SMALL_TEXT = 5_000_000  # bytes, up to which that is so
+EXCERPT = 2000  # tokens of held-out text to take examples from
 RESIDENT = 2**28  # ids that are kept on a GPU: 1 GiB
 
 
@@ -151,6 +152,9 @@ class TextDataset(Dataset):
         )
         self.fingerprint = self.corpus.fingerprint
         context.say_report(report)
+
+    def excerpts(self) -> list[str]:
+        return split_excerpts(self.tokenizer.decode(self.corpus.validation[:EXCERPT].tolist()))
 
     @classmethod
     def make_config(cls, settings: dict[str, Any], flags: dict[str, Any]) -> TextConfig:

@@ -225,6 +225,7 @@ def _create_run(
         **{name: [str(Path(s).absolute()) for s in some] for name, some in data.sources.items()},
         data.name: asdict(data.config),
         "fingerprint": data.fingerprint,
+        **({"excerpts": found} if (found := data.excerpts()) else {}),
         **origin,
     }
     shape: Any = model.config

@@ -51,6 +51,9 @@ class PairDataset(Dataset):
             tokenizer = BPETokenizer.train(sides, size, SPECIALS)
         self.tokenizer, self.fingerprint = tokenizer, self.parts.fingerprint
 
+    def excerpts(self) -> list[str]:
+        return [pair.source for pair in self.parts.validation[:4]]
+
     def task(self, model: nn.Module, train: TrainConfig) -> "TranslationTask":
         assert isinstance(model, Transformer)
         report, translator = Report(), self.context.translator

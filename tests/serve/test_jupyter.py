@@ -85,13 +85,13 @@ def test_cells_show_the_page_and_what_is_clicked_is_answered(notebook, page, sho
     page.locator(".jp-CodeCell >> nth=0 >> .cm-content").click()
     page.keyboard.press("Shift+Enter")
     look = page.frame_locator(".jp-CodeCell >> nth=0 >> iframe")
-    first = look.locator(".rank-card.from .ranking button").first
+    first = look.locator(".strip[aria-pressed=true]")
     first.wait_for()
     assert first.get_attribute("data-word") == "小猫"
     look.locator(".thumb").last.wait_for()
     shot(page, "notebook")
     look.locator(".thumb").last.click()
-    look.locator(".head-card h2", has_text="Layer 1 · head 3").wait_for()
+    look.locator(".head-name", has_text="Layer 1 · head 3").wait_for()
     page.locator(".jp-CodeCell >> nth=1 >> .cm-content").click()
     page.keyboard.press("Shift+Enter")
     atlas = page.frame_locator(".jp-CodeCell >> nth=1 >> iframe")

@@ -179,18 +179,16 @@ def held(page, shown):
 def test_the_widget_shows_the_look_of_the_page(page, held, seen):
     one, two, asked = held(seen, lang="en")
     for frame in (one, two):
-        frame.locator(".rank-card.from .ranking button").first.wait_for()
-        assert frame.locator(".rank-card.from .ranking button").first.get_attribute(
-            "data-word"
-        ) == "小猫"  # fmt: skip
+        chosen = frame.locator(".strip[aria-pressed=true]")
+        assert chosen.get_attribute("data-word") == "小猫"
     assert one.locator("textarea").count() == 0  # there is no model to read another text
     assert one.locator(".cut-card").is_hidden()
-    before, shown = len(asked), two.locator(".head-card h2").inner_text()
+    before, shown = len(asked), two.locator(".head-name").inner_text()
     layer, head = (0, 0) if shown == "Layer 1 · head 3" else (1, 3)
     one.locator(f".thumb[data-head='{layer}:{head}']").click()
-    one.locator(".head-card h2", has_text=f"Layer {layer} · head {head}").wait_for()
+    one.locator(".head-name", has_text=f"Layer {layer} · head {head}").wait_for()
     assert any(f"weights?layer={layer}&head={head}" in path for path in asked[before:])
-    assert two.locator(".head-card h2").inner_text() == shown
+    assert two.locator(".head-name").inner_text() == shown
     assert page.locator("iframe").first.get_attribute("sandbox") == "allow-scripts allow-downloads"
     one.locator("#save").click()
     with page.expect_download() as download:

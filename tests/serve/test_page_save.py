@@ -161,16 +161,17 @@ def test_a_saved_page_shows_the_same_without_a_server(page, alone, kept, view):
 def test_in_a_saved_look_heads_and_words_can_be_chosen(page, alone, kept):
     alone(kept["look"][0])
     wait(page, "look", VIEWS["look"][1])
-    first = page.inner_text(".head-card h2")
+    first = page.inner_text(".head-name")
     for n in range(page.locator(".thumb").count()):
         thumb = page.locator(".thumb").nth(n)
         layer, head = thumb.get_attribute("data-head").split(":")
         thumb.click()
-        page.wait_for_selector(f".head-card h2:text-is('Layer {layer} · head {head}')")
+        page.wait_for_selector(f".head-name:text-is('Layer {layer} · head {head}')")
         assert page.locator(".problem").count() == 0
-    assert page.inner_text(".head-card h2") != first
+    assert page.inner_text(".head-name") != first
     page.locator(".words-over .word[data-word='公园']").first.click()
-    page.wait_for_selector(".rank-card.from h2:has-text('公园')")
+    page.wait_for_selector(".head-card h1:has-text('公园')")
+    page.locator(".ways summary").click()
     page.locator(".switches input").nth(1).click()  # without the first word
     page.wait_for_function("() => location.hash.includes('nosink')")
     page.wait_for_selector(".look-sheet")

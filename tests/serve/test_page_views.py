@@ -30,16 +30,16 @@ def test_look_shows_first_that_it_looks_at_its_noun(page, served, shot):
     look.opened(page, served)
     page.wait_for_selector(".result tbody tr")
     assert "它" in page.inner_text(".pin-line")
-    assert page.inner_text(".rank-card.from h2") == "Where ‘它’ looks"
-    assert look.ranking(page)[0][1] == "小猫"
-    assert page.locator(".rank-card.from [aria-pressed=true]").get_attribute("data-word") == "小猫"
+    assert page.inner_text(".head-card h1") == "What does 它 stand for?"
+    assert page.locator(".strip[aria-pressed=true]").get_attribute("data-word") == "小猫"
+    assert page.inner_text(".answer .large b") == "小猫"
     assert look.said(page)[0][0] == "小猫"
     shot(page, "look")
     page.locator("#language").click()
     page.locator("#theme").click()
     page.locator("#theme").click()
     page.wait_for_selector("html[data-theme=dark]")
-    page.wait_for_selector(".rank-card.from h2:has-text('看')")
+    page.wait_for_selector(".head-card h1:has-text('指的是谁')")
     shot(page, "look-dark")
     page.set_viewport_size({"width": 390, "height": 844})
     page.wait_for_function("document.documentElement.scrollWidth <= 390")

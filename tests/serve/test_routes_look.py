@@ -179,6 +179,27 @@ def test_statistics_are_those_of_the_view_with_a_sentence_each(ask, world_runs):
         assert told["explain"]["zh"] != told["explain"]["en"] != name
 
 
+def test_after_a_cut_the_weights_are_those_of_the_model_without_it(ask, world_runs):
+    edge = {
+        "layer": 1,
+        "head": 0,
+        "query": IT,
+        "query_stop": IT + 1,
+        "key": CAT,
+        "key_stop": CAT + 1,
+    }
+    before, after = look(ask), look(ask, edges=[edge], heads=[[0, 1]])
+    assert before["seen"] != after["seen"]
+    seen = open_inspectable(world_runs / "reader")
+    with ablating(seen.model, heads=[(0, 1)], edges=[Edge(CAT, IT, layer=1, head=0)]):
+        wanted = seen.record(TEXT).weights(layer=1)[0, 0]
+    got = numbers(ask.get(f"/api/seen/{after['seen']}/weights?layer=1&head=0"))
+    np.testing.assert_allclose(got.reshape(wanted.shape), wanted, atol=1e-6)
+    assert got.reshape(wanted.shape)[IT, CAT] == 0
+    was = numbers(ask.get(f"/api/seen/{before['seen']}/weights?layer=1&head=0"))
+    assert was.reshape(wanted.shape)[IT, CAT] > 0.1
+
+
 def test_the_same_text_is_recorded_once(ask):
     assert look(ask)["seen"] == look(ask, tokens=True)["seen"]
     assert look(ask)["seen"] != look(ask, text=STORY.flip().text("zh"))["seen"]

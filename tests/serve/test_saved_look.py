@@ -248,14 +248,14 @@ def test_the_file_opens_without_a_server(page, look, world_runs, long_reader, tm
     page.emulate_media(color_scheme=theme)
     look(world_runs / "reader", TEXT, "--from", "它", "--layer", "1", "--head", "2")
     page.goto((tmp_path / "x.html").as_uri())
-    page.wait_for_selector(".head-card h2:text-is('Layer 1 · head 2')")
+    page.wait_for_selector(".head-name:text-is('Layer 1 · head 2')")
     page.wait_for_selector(".result tbody tr")
     assert page.evaluate("() => document.documentElement.dataset.theme") == theme
     assert page.inner_text(".settings .chip") == "Saved page"
     page.locator(".thumb").first.click()
-    page.wait_for_selector(".head-card h2:text-is('Layer 0 · head 0')")
+    page.wait_for_selector(".head-name:text-is('Layer 0 · head 0')")
     page.click("#language")
-    page.wait_for_selector(".head-card h2:text-is('第 0 层 · 第 0 头')")
+    page.wait_for_selector(".head-name:text-is('第 0 层 · 第 0 头')")
     assert page.locator(".problem").count() == 0
     look(long_reader, LONG)
     page.goto((tmp_path / "x.html").as_uri())

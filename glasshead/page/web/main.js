@@ -102,7 +102,10 @@ function chosen(now = state.get()) {
     VIEWS[0];
   const named = entries.find((entry) => entry.id === now.model);
   if (named) return { view, entry: named };
-  const order = [...whole].sort((a, b) => PREFERRED.indexOf(a.kind) - PREFERRED.indexOf(b.kind));
+  // Of models of a kind, one that reads the language of the page comes first.
+  /** @param {Entry} one */
+  const rank = (one) => 2 * PREFERRED.indexOf(one.kind) + Number(one.reads !== language());
+  const order = [...whole].sort((a, b) => rank(a) - rank(b));
   return { view, entry: order.find((entry) => view.fits(entry)) ?? order[0] ?? null };
 }
 

@@ -11,6 +11,7 @@ from pydantic import Field
 from glasshead.errors import InputError
 from glasshead.model.gpt import GPT
 from glasshead.observe.inspectable import RecordConfig
+from glasshead.page.predictions import NOTHING, Cut
 from glasshead.serve.config import ServeConfig
 from glasshead.serve.library import Library, ServedModel
 from glasshead.serve.trace_store import StoredTrace
@@ -70,9 +71,13 @@ def stream_events(events: AsyncIterator[str]) -> StreamingResponse:
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
-def record_text(state: Any, served: ServedModel, text: str, config: RecordConfig) -> StoredTrace:
+def record_text(
+    state: Any, served: ServedModel, text: str, config: RecordConfig, cut: Cut = NOTHING
+) -> StoredTrace:
     """Return the trace of a text: the stored one, or a new one if it was not recorded yet."""
     model, key = served.entry.id, {"text": text, "stamp": served.stamp}
+    if cut:
+        key["cut"] = repr(cut)
     if served.inspectable is None:
         raise InputError(f"{model} is a .glass file, which reads no text", hint="POST /api/open")
     check_text(len(text), state.config, USE_ATLAS)
@@ -80,7 +85,9 @@ def record_text(state: Any, served: ServedModel, text: str, config: RecordConfig
     if id is None:
         with served.lock:
             _check_tokens(served, text, state.config.max_tokens, config.beyond)
-            id = state.traces.put(served.inspectable.record(text, config), model, key)
+            with cut.apply_to(served.inspectable.model):
+                trace = served.inspectable.record(text, config)
+            id = state.traces.put(trace, model, key)
     stored: StoredTrace = state.traces.entry(id)
     return stored
 

@@ -1,6 +1,7 @@
 """The routes of the page's Look view: a text is read while the model's attention is recorded.
 
-    POST /api/look                     {model, text, tokens}: words, layers, statistics of all heads
+    POST /api/look                     {model, text, tokens}: words, layers, statistics of heads;
+                                       with {heads, edges}, of the model without these
     GET  /api/look/examples            texts that fit a model
     GET  /api/seen/{seen}/weights      one head's map from words to words, float32
     GET  /api/seen/{seen}/thumbs       every head's map, small
@@ -44,12 +45,6 @@ __all__ = ["router"]
 router = APIRouter(prefix="/api", tags=["look"])
 
 
-class LookRequest(BaseModel):
-    model: ModelId
-    text: str
-    tokens: bool = False  # do not join tokens to words
-
-
 class EdgeRequest(BaseModel):
     """Queries `query` to `query_stop` of a head, or of all of a layer, may not see these keys."""
 
@@ -61,11 +56,25 @@ class EdgeRequest(BaseModel):
     key_stop: TokenId
 
 
-class AblationRequest(BaseModel):
+class TextRequest(BaseModel):
+    """A text, and the heads and edges without which the model reads it."""
+
     model: ModelId
     text: str
     heads: Annotated[list[tuple[TokenId, TokenId]], Field(max_length=1024)] = []
     edges: Annotated[list[EdgeRequest], Field(max_length=64)] = []
+
+    def cut(self) -> Cut:
+        edges = ((e.layer, e.head, slice(e.query, e.query_stop), slice(e.key, e.key_stop))
+                 for e in self.edges)  # fmt: skip
+        return Cut(tuple(self.heads), tuple(edges))
+
+
+class LookRequest(TextRequest):
+    tokens: bool = False  # do not join tokens to words
+
+
+class AblationRequest(TextRequest):
     at: TokenId | None = None  # the position to predict at, in the text that is written or read
 
 
@@ -89,16 +98,17 @@ def look(request: Request, ask: LookRequest, cancel: CancelToken) -> dict[str, A
     state = request.app.state
     served = state.library.open(ask.model)
     if served.trace is None:
-        stored = record_text(state, served, ask.text, RecordConfig(progress=cancel))
+        stored = record_text(state, served, ask.text, RecordConfig(progress=cancel), ask.cut())
     elif "look" in served.entry.can:
         key = {"stamp": served.stamp}
         id = state.traces.has(ask.model, key) or state.traces.put(served.trace, ask.model, key)
         stored = state.traces.entry(id)
     else:
         raise InputError(f"{ask.model} is a .glass file", hint="open it in the Atlas view")
+    kind = served.entry.kind
     with stored.lock:
-        return {"seen": stored.id, "model": ask.model, "kind": served.entry.kind, "text": ask.text,
-                **describe_look(stored.look_view(ViewConfig(ask.tokens)))}  # fmt: skip
+        return {"seen": stored.id, "model": ask.model, "kind": kind, "text": ask.text,
+                **describe_look(stored.look_view(ViewConfig(ask.tokens)), kind)}  # fmt: skip
 
 
 @router.get("/look/examples")
@@ -162,10 +172,8 @@ def ablate(request: Request, ask: AblationRequest) -> dict[str, Any]:
             f"{served.entry.name} makes no predictions here",
             hint="choose a GPT, a reader or a translator",
         )
-    edges = tuple((e.layer, e.head, slice(e.query, e.query_stop), slice(e.key, e.key_stop))
-                  for e in ask.edges)  # fmt: skip
     with served.lock:
-        return predict(served.run, ask.text, Cut(tuple(ask.heads), edges), ask.at)
+        return predict(served.run, ask.text, ask.cut(), ask.at)
 
 
 def _binary(found: Binary) -> Response:

@@ -129,7 +129,7 @@ def examples(
     n: Annotated[int, Query(ge=1, le=8)] = 3,
 ) -> dict[str, Any]:
     """Stories for a model of the embedded world; none for others."""
-    langs = world_languages(_open_translator(request, model)[1])
+    langs = world_languages(_open_translator(request, model)[1].config.data)
     if len(langs) != 2:
         return {"langs": None, "pairs": [], "next": 0}
     source, target = langs

@@ -4,16 +4,19 @@ import { fill, h, problem, styles } from "../dom.js";
 import { Scale } from "../scale.js";
 import { count, t } from "../words.js";
 import { headOf, layersLike, pathsOf, pinned, thumbsOf } from "./look_choice.js";
-import { cutCard, cutsOf } from "./look_cut.js";
+import { answerPanel } from "./look_answer.js";
+import { cutCard, cutsOf, edgeItem } from "./look_cut.js";
 import { gridCard, partOf } from "./look_grid.js";
 import { headCard } from "./look_head.js";
 import { says } from "./look_prediction.js";
 import { rankCard } from "./look_rank.js";
+import { targetOf } from "./look_strips.js";
 import { Answers, textBar } from "./look_text.js";
 import "./look_words.js";
 
 styles("views/look.css");
 
+const FIRST = 120; // milliseconds that the picture waits for the answer, to appear with it
 const MOST = 1500; // answers that a saved page has besides those it was given
 
 /** @import { Pin, Ranking, Thumb, Way } from "./look_choice.js" */
@@ -35,6 +38,10 @@ const MOST = 1500; // answers that a saved page has besides those it was given
  * @property {Scale} scale
  * @property {Map<string, Thumb> | null} thumbs
  * @property {Ranking | null} from
+ * @property {Ranking | null} before the same without the cut, where there is one
+ * @property {import("./look_text.js").Example | null} story that is shown
+ * @property {import("./look_text.js").Example[]} stories
+ * @property {string} text
  * @property {Ranking | null} to
  * @property {"lines" | "matrix"} shape
  * @property {Way} dir
@@ -64,21 +71,17 @@ function mount(root, { entry, state, api }) {
 
   /** @param {Patch} patch */
   const set = (patch) => state.set(patch);
-  const head = headCard({ set, pick });
+  const answer = answerPanel({ set, everywhere, take: (text) => bar.take(text) });
+  const head = headCard({ set, pick, cut: sever, back: mend, answer: answer.node });
   const grid = gridCard({ set });
-  const from = rankCard({ set, way: "from" });
-  const to = rankCard({ set, way: "to" });
+  const to = rankCard({ set });
   const cut = cutCard({ set });
 
   const bar = textBar({ entry, state, api, again: () => show(state.get()) });
   const body = h("div", { class: "look-body" });
-  root.append(...bar.nodes, body);
-  const sheet = h(
-    "div",
-    { class: "look-sheet" },
-    h("div", { class: "main-column" }, head.node, h("div", { class: "ranks" }, from.node, to.node)),
-    h("div", { class: "side-column" }, grid.node, cut.node),
-  );
+  const asking = h("div", { class: "asking-bar" }, bar.nodes);
+  root.append(body, asking);
+  const closer = h("div", { class: "look-sheet" }, grid.node, cut.node, to.node);
 
   /** Pins a word, or with "none" unpins it.
    * @param {"row" | "col" | "none"} side
@@ -91,6 +94,39 @@ function mount(root, { entry, state, api }) {
     if (same || side === "row")
       return set({ query: pin.row === i ? "none" : rows[i].start, key: null });
     set({ key: pin.col === i ? null : cols[i].start, query: "none" });
+  }
+
+  const cuts = () => (book?.cut ?? "").split("_").filter(Boolean);
+
+  /** Cuts the look of the pinned word at another one in a head, or in all of a layer.
+   * @param {number} layer
+   * @param {number | "*"} head
+   * @param {number} at
+   */
+  function edge(layer, head, at) {
+    const { rows, cols, pin } = /** @type {Book} */ (book);
+    return edgeItem(layer, head, rows[pin.row ?? 0], cols[at]);
+  }
+
+  /** @param {number} layer @param {number} head @param {number} at */
+  function sever(layer, head, at) {
+    set({ cut: [...new Set([...cuts(), edge(layer, head, at)])].join("_") });
+  }
+
+  /** Brings back what was cut of the chosen head.
+   * @param {number} at
+   */
+  function mend(at) {
+    if (!book) return;
+    const mine = [edge(book.layer.index, book.head, at), edge(book.layer.index, "*", at)];
+    set({ cut: cuts().filter((item) => !mine.includes(item)).join("_") });
+  }
+
+  /** Cuts what the chosen head looks at most in every head. */
+  function everywhere() {
+    if (!book) return;
+    const target = targetOf(book);
+    set({ cut: book.layers.map((layer) => edge(layer.index, "*", target)).join("_") });
   }
 
   /**
@@ -125,6 +161,7 @@ function mount(root, { entry, state, api }) {
   /** @param {Element[]} children */
   function clear(...children) {
     book = null;
+    closer.remove();
     fill(body, children);
   }
 
@@ -152,38 +189,52 @@ function mount(root, { entry, state, api }) {
     const pin = pinned(now, data, group[0]);
     // Show the words while the weights are on their way.
     if (!body.firstChild) fill(body, waiting(pin, rows, same ? [] : cols));
+    const said = predict(now, text, data, group[0], pin); // at once: it is what changes after a cut
+    // After a cut, what is shown is the model without it.
+    const without = cutsOf(now.cut);
+    const isCut =
+      ["reader", "gpt"].includes(data.kind) && without.heads.length + without.edges.length > 0;
+    /** @type {LookAnswer} */
+    const then = !isCut
+      ? data
+      : await kept(`look ${tokens} ${now.cut} ${text}`, (signal) =>
+          api.post("/api/look", { model: entry.id, text, tokens, ...without }, { signal }),
+        );
     const shown = { tokens, hide_sink: now.nosink === "1", ratio: now.ratio === "1" };
     const how = api.query(shown);
-    const paths = pathsOf(data, group[0].index);
-    /** @param {Way} way @param {number} at @returns {Promise<Ranking>} */
-    const rank = (way, at) =>
-      kept(`${way} ${at} ${group[0].index} ${how} ${data.seen}`, (signal) =>
-        api.get(paths.rank(way, at, how), { signal }),
+    const paths = pathsOf(then, group[0].index);
+    /** @param {Way} way @param {number} at @param {LookAnswer} of @returns {Promise<Ranking>} */
+    const rank = (way, at, of) =>
+      kept(`${way} ${at} ${group[0].index} ${how} ${of.seen}`, (signal) =>
+        api.get(pathsOf(of, group[0].index).rank(way, at, how), { signal }),
       );
-    const small = kept(`thumbs ${how} ${data.seen}`, (signal) =>
-      api.bytes(paths.thumbs(how), { signal }).then((found) => thumbsOf(found, data)),
-    );
-    const [ranked, lookers] = await Promise.all([
-      pin.row !== null ? rank("from", rows[pin.row].start) : null,
+    const [ranked, lookers, before] = await Promise.all([
+      pin.row !== null ? rank("from", rows[pin.row].start, then) : null,
       same && pin.row !== null
-        ? rank("to", rows[pin.row].start)
+        ? rank("to", rows[pin.row].start, then)
         : pin.col !== null
-          ? rank("to", cols[pin.col].start)
+          ? rank("to", cols[pin.col].start, then)
           : null,
+      isCut && pin.row !== null ? rank("from", rows[pin.row].start, data) : null,
     ]);
     if (past()) return;
-    const chosen = headOf(now, data, group, ranked ?? lookers, same ? cols : ranked ? cols : rows);
+    // The head is chosen by the model as it was: a cut does not change what is shown.
+    const first = before ?? ranked ?? lookers;
+    const chosen = headOf(now, data, group, first, same ? cols : ranked ? cols : rows);
     const found = await kept(
-      `weights ${chosen.layer.index} ${chosen.head} ${how} ${data.seen}`,
+      `weights ${chosen.layer.index} ${chosen.head} ${how} ${then.seen}`,
       (signal) => api.bytes(paths.weights(chosen.layer, chosen.head, how), { signal }),
     );
     if (past()) return;
     const kind = shown.ratio ? "ratio" : now.log === "1" ? "log" : "linear";
     const weights = new Float32Array(found.buffer);
     const names = Object.keys(data.statistics);
+    const stories = bar.examples();
     /** @type {Book} */
     const mine = {
-      data, ...chosen, layers: group, rows, cols, same, pin, weights, kind,
+      data: { ...then, layers: data.layers }, ...chosen, layers: group, rows, cols, same, pin,
+      weights, kind, before, text, stories,
+      story: stories.find((one) => one.text === text && one.ending) ?? null,
       scale: Scale.of(weights, cols.length, kind),
       thumbs: null,
       from: ranked,
@@ -196,40 +247,46 @@ function mount(root, { entry, state, api }) {
       cut: now.cut ?? "",
     };
     book = mine;
-    if (sheet.parentNode !== body) fill(body, sheet);
-    for (const card of [head, from, to]) card.draw(book);
-    const said = ask(mine, now, text, past);
-    mine.thumbs = await small;
+    if (head.node.parentNode !== body) fill(body, head.node);
+    if (closer.parentNode !== root) root.append(closer);
+    cut.node.hidden = data.kind === "glass"; // there is no model to ask
+    const settled = await Promise.race([said, soon(FIRST)]);
     if (past()) return;
-    grid.draw(mine);
-    await said;
+    Object.assign(mine, settled ?? {});
+    for (const card of [answer, head, to, cut]) card.draw(mine);
+    Object.assign(mine, await said);
+    if (past()) return;
+    if (!settled) for (const card of [answer, cut]) card.draw(mine);
+    mine.thumbs = await kept(`thumbs ${how} ${then.seen}`, (signal) =>
+      api.bytes(paths.thumbs(how), { signal }).then((bytes) => thumbsOf(bytes, then)),
+    );
+    if (!past()) grid.draw(mine);
   }
 
   /** What the model says, with and without what is cut.
-   * @param {Book} book
    * @param {Where} now
    * @param {string} text
-   * @param {() => boolean} past
+   * @param {LookAnswer} data
+   * @param {Layer} layer
+   * @param {Pin} pin
+   * @returns {Promise<Pick<Book, "prediction" | "predictionProblem">>}
    */
-  async function ask(book, now, text, past) {
-    const { data, pin, rows, layer } = book;
-    cut.node.hidden = data.kind === "glass"; // there is no model to ask
-    cut.draw(book);
-    if (!says(data.kind) || (data.kind === "reader" && pin.row === null)) return;
+  async function predict(now, text, data, layer, pin) {
+    if (!says(data.kind) || (data.kind === "reader" && pin.row === null)) return {};
     const at =
       pin.row === null || (partOf(layer) === "encoder" && data.kind === "translator")
         ? null
-        : rows[pin.row].stop - 1;
+        : data[layer.rows][pin.row].stop - 1;
     const wanted = { model: entry.id, text, ...cutsOf(now.cut), at };
     try {
-      book.prediction = await kept(`ablate ${JSON.stringify(wanted)}`, (signal) =>
-        api.post("/api/ablate", wanted, { signal }),
-      );
+      return {
+        prediction: await kept(`ablate ${JSON.stringify(wanted)}`, (signal) =>
+          api.post("/api/ablate", wanted, { signal }),
+        ),
+      };
     } catch (error) {
-      if (api.ended(error)) return;
-      book.predictionProblem = error;
+      return api.ended(error) ? {} : { predictionProblem: error };
     }
-    if (!past()) cut.draw(book);
   }
 
   // The requests of every head, every word and every switch: what a saved page answers without
@@ -300,3 +357,7 @@ function mount(root, { entry, state, api }) {
     wants,
   };
 }
+
+/** @param {number} milliseconds @returns {Promise<null>} */
+const soon = (milliseconds) =>
+  new Promise((done) => setTimeout(() => done(null), milliseconds));

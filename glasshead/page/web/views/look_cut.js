@@ -40,6 +40,15 @@ export function cutsOf(text) {
   return { heads, edges };
 }
 
+/** What stands in the address for a look that is cut.
+ * @param {number} layer
+ * @param {number | string} head "*" for all of the layer
+ * @param {Word} from
+ * @param {Word} to
+ */
+export const edgeItem = (layer, head, from, to) =>
+  `e${layer}.${head}.${from.start}.${from.stop}.${to.start}.${to.stop}`;
+
 /** @param {{set: (patch: Patch) => void}} of */
 export function cutCard({ set }) {
   /** @type {Book} */
@@ -116,16 +125,12 @@ export function cutCard({ set }) {
     });
     const cut = () => {
       const to = cols[Number(keys.value)];
+      /** @type {[layer: number, head: number | string][]} */
       const where =
         scope === "all"
           ? book.layers.map((layer) => [layer.index, "*"])
           : [[book.layer.index, scope === "layer" ? "*" : book.head]];
-      keep([
-        ...items(),
-        ...where.map(
-          ([layer, head]) => `e${layer}.${head}.${from.start}.${from.stop}.${to.start}.${to.stop}`,
-        ),
-      ]);
+      keep([...items(), ...where.map(([layer, head]) => edgeItem(layer, head, from, to))]);
     };
     return h(
       "div",

@@ -1,24 +1,34 @@
-// The card of one head: lines or matrix, and how they are shown.
+// The first card: the question, the sentence with the looks of one head, every head as a strip
+// under it, and beside it what the model says. Or one head as a matrix.
 
-import { fill, h, segmented, spoken, tip, toggle } from "../dom.js";
-import { CanvasPainter, pen } from "../paint.js";
-import { colours, palette } from "../scale.js";
-import { percent, t, three } from "../words.js";
+import { along, fill, h, segmented, spoken, tip, toggle } from "../dom.js";
+import { CanvasPainter } from "../paint.js";
+import { colours } from "../scale.js";
+import { language, t, three } from "../words.js";
+import { aboutOf, captionOf, playable, questionOf } from "./look_answer.js";
+import { arcsOver } from "./look_arcs.js";
+import { drawLegend, spokenLooks } from "./look_legend.js";
 import { arranged, paintLines } from "./look_lines.js";
 import { cellAt, laid, paintMatrix } from "./look_matrix.js";
+import { FEW, LABEL, paintStrips, stripButtons, stripsUnder } from "./look_strips.js";
 
 /** @import { Book } from "./look.js" */
 /** @import { Box, Lines, Look } from "./look_lines.js" */
 /** @import { Matrix } from "./look_matrix.js" */
+/** @import { Strips } from "./look_strips.js" */
 
 /** @typedef {{row?: number, col?: number, cell?: {r: number, c: number}}} Hover */
+
+const GLOSS = 24; // pixels for the line under the sentence
 
 /**
  * @param {{
  *   set: (patch: Patch) => void, pick: (side: "row" | "col" | "none", i?: number) => void,
+ *   cut: (layer: number, head: number, at: number) => void,
+ *   back: (at: number) => void, answer: HTMLElement,
  * }} of
  */
-export function headCard({ set, pick }) {
+export function headCard({ set, pick, cut, back, answer }) {
   /** @type {Book} */
   let book; // set by draw()
   /** @type {Hover | null} */
@@ -27,8 +37,15 @@ export function headCard({ set, pick }) {
   let lines = null; // where everything stands,
   /** @type {Matrix | null} */
   let matrix = null; // as one or the other
-  const title = h("h2", {});
-  const hint = h("p", { class: "quiet small pin-line" });
+  /** @type {Strips | null} */
+  let strips = null;
+  let all = false; // strips
+  /** @type {number | null} */
+  let gone = null; // the word that an arc led to which has just been cut
+  const about = h("p", { class: "eyebrow" });
+  const title = h("h1", {});
+  const hint = h("span", { class: "quiet small pin-line" });
+  const caption = h("p", { class: "seen-here" });
   const shape = segmented({
     label: t("look.shape"),
     options: [
@@ -73,25 +90,30 @@ export function headCard({ set, pick }) {
   };
   const canvas = h("canvas", { "aria-hidden": "true" });
   const buttons = h("div", { class: "words-over" });
-  const stage = h("div", { class: "stage" }, canvas, buttons);
+  const arcs = h("div", { class: "arcs-over" });
+  const rows = h("div", {});
+  const stage = h("div", { class: "stage" }, canvas, rows, arcs, buttons);
   const scroll = h("div", { class: "scroll" }, stage);
+  const more = h("button", {
+    type: "button", class: "plain more", onclick: () => ((all = !all), arrange(true)),
+  });
   const said = spoken();
   const live = h("div", { class: "spoken", "aria-live": "polite" });
   const legend = h("div", { class: "legend" });
+  const ways = h("details", { class: "ways" },
+    h("summary", {}, t("look.ways")),
+    h("div", { class: "row switches" }, shape, direction, Object.values(switches), legend),
+  );
   const node = h(
     "section",
     { class: "card head-card" },
-    h("header", {}, h("div", { class: "titles" }, title, hint), direction, shape),
-    scroll,
+    about,
+    title,
+    h("div", { class: "first-view" }, h("div", { class: "picture" }, scroll, more), answer),
     said,
     live,
-    h(
-      "footer",
-      { class: "row switches" },
-      Object.values(switches),
-      h("span", { class: "grow" }),
-      legend,
-    ),
+    caption,
+    h("footer", {}, ways, hint),
   );
   const painter = new CanvasPainter(canvas);
   const watcher = new ResizeObserver(() => requestAnimationFrame(() => book && arrange()));
@@ -102,19 +124,51 @@ export function headCard({ set, pick }) {
     const now = Math.floor(scroll.clientWidth);
     if (!book || !now || (!force && now === width)) return;
     width = now;
-    lines = matrix = null;
+    lines = matrix = strips = null;
+    fill(rows);
+    fill(arcs);
     if (book.shape === "lines") {
-      lines = arranged(painter, book.rows, book.same ? null : book.cols, width);
+      lines = arranged(painter, book.rows, book.same ? null : book.cols, width, LABEL);
+      const gloss = book.story?.gloss[language()] ? GLOSS : 0;
+      strips = stripsUnder(book, lines, lines.bottom + gloss + 2, all);
+      lines.height = strips ? strips.bottom + 4 : lines.bottom + gloss + 8;
       over(lines);
+      if (strips)
+        fill(rows, stripButtons(strips, book, { choose, cut: playable(book) ? cutToo : null }));
+      if (playable(book)) fill(arcs, arcsOver(book, lines, { cut: sever, back }));
     } else {
       matrix = laid(painter, book.rows, book.cols, width);
       fill(buttons, grid);
     }
+    const ranking = book.dir === "to" && book.same ? book.to : book.from;
+    more.hidden = !strips || (ranking?.heads.length ?? 0) <= FEW;
+    more.textContent = all ? t("look.rank.few") : t("look.rank.all", { n: ranking?.heads.length });
     const place = lines ?? matrix;
     stage.style.width = `${place?.width}px`;
     stage.style.height = `${place?.height}px`;
     stage.classList.toggle("matrix", !lines);
+    if (matrix && book.pin.row !== null)
+      scroll.scrollTop = matrix.top + (book.pin.row + 0.5) * matrix.cell - scroll.clientHeight / 2;
     paint();
+  }
+
+  /** @param {import("./look_choice.js").RankedHead} one */
+  function choose(one) {
+    set({ layer: one.layer, head: one.head });
+  }
+
+  /** Cuts in another head what was cut in this one.
+   * @param {import("./look_choice.js").RankedHead} one
+   */
+  function cutToo(one) {
+    if (strips) cut(one.layer, one.head, strips.target);
+  }
+
+  /** @param {number} at */
+  function sever(at) {
+    gone = at;
+    paint();
+    cut(book.layer.index, book.head, at);
   }
 
   /** Buttons over the painted words: for the keyboard, the screen reader and the pointer.
@@ -126,11 +180,13 @@ export function headCard({ set, pick }) {
       const word = (side === "row" ? book.rows : book.cols)[i];
       const enter = () => ((hover = { [side]: i }), paint());
       const leave = () => ((hover = null), paint());
+      const pinned = book.pin[side] === i || (book.same && book.pin.row === i);
       return h("button", {
         type: "button",
         class: "word",
+        tabindex: pinned ? 0 : -1,
         "aria-label": t("look.word", { word: word.text, n: i + 1 }),
-        "aria-pressed": String(book.pin[side] === i || (book.same && book.pin.row === i)),
+        "aria-pressed": String(pinned),
         dataset: { side, word: word.text },
         style: { left: `${box.x}px`, top: `${box.y}px`, width: `${box.w}px`, height: `${box.h}px` },
         onclick: () => pick(side, i),
@@ -142,13 +198,25 @@ export function headCard({ set, pick }) {
       });
     };
     const focused = [...buttons.children].findIndex((each) => each === document.activeElement);
-    const all = [
+    const words = [
       ...place.boxes.rows.map(one("row")),
       ...(book.same ? [] : place.boxes.cols.map(one("col"))),
     ];
-    fill(buttons, all);
-    if (focused >= 0) all[focused]?.focus({ preventScroll: true });
+    fill(buttons, words);
+    if (!words.some((one) => one.tabIndex === 0) && words[0]) words[0].tabIndex = 0;
+    if (focused >= 0) words[focused]?.focus({ preventScroll: true });
   }
+
+  // A sentence is one stop of the Tab key; arrows move along its words.
+  buttons.addEventListener("keydown", (event) => {
+    const words = /** @type {HTMLElement[]} */ ([...buttons.querySelectorAll(".word")]);
+    const at = words.length ? along(event, words) : null; // a matrix has none
+    if (at !== null) words.forEach((one, i) => (one.tabIndex = i === at ? 0 : -1));
+  });
+  rows.addEventListener("keydown", (event) => {
+    const one = /** @type {HTMLElement[]} */ ([...rows.querySelectorAll(".strip")]);
+    along(event, one);
+  });
 
   const grid = h("div", {
     class: "cells-over", tabindex: 0, role: "application", "aria-label": t("look.matrix.label"),
@@ -212,7 +280,7 @@ export function headCard({ set, pick }) {
     if (same && dir === "to" && focus.row !== null) focus = { row: null, col: focus.row };
     const pinned =
       same && dir === "to" && book.shape === "matrix" ? { row: null, col: pin.row } : pin;
-    return { ...book, ...focus, pinned, cell: hover?.cell ?? null };
+    return { ...book, ...focus, pinned, cell: hover?.cell ?? null, gone };
   }
 
   function paint() {
@@ -224,28 +292,36 @@ export function headCard({ set, pick }) {
 
   /** @param {Painter} on @param {Look} look @param {number} x @param {number} y */
   function paintOn(on, look, x, y) {
-    if (lines) paintLines(on, lines, look, x, y);
-    else if (matrix) paintMatrix(on, matrix, look, x, y);
+    if (matrix) paintMatrix(on, matrix, look, x, y);
+    if (!lines) return;
+    paintLines(on, lines, look, x, y);
+    const gloss = book.story?.gloss[language()];
+    if (gloss)
+      on.text(x + lines.left, y + lines.bottom + 8, gloss, {
+        size: 14, baseline: "middle", fill: colours().quiet, max: lines.width - lines.left,
+      });
+    if (strips) paintStrips(on, strips, book, x, y);
   }
 
   function describe() {
     const look = seen();
     const focus = look.row ?? look.col;
-    const [part, number] = book.layer.name.split(".");
-    title.textContent =
-      number === undefined
-        ? t("look.head", { layer: part, head: book.head })
-        : t("look.head.of", { part: t(`look.part.${part}`), layer: number, head: book.head });
+    about.textContent = aboutOf(book);
+    fill(title, questionOf(book));
+    caption.textContent = captionOf(book);
     const pinned =
       book.pin.row !== null
         ? book.rows[book.pin.row]
         : book.pin.col !== null
           ? book.cols[book.pin.col]
           : null;
+    const named = h("span", { class: "head-name" }, headName());
     fill(
       hint,
       pinned
         ? [
+            named,
+            " · ",
             h("span", { class: "pinned-name" }, t("look.pinned", { word: pinned.text })),
             " ",
             h(
@@ -254,60 +330,17 @@ export function headCard({ set, pick }) {
               t("look.unpin"),
             ),
           ]
-        : t("look.pin.hint"),
+        : named,
     );
-    if (focus === null) return fill(said);
-    const row = look.row !== null;
-    const others = row ? book.cols : book.rows;
-    /** @param {number} i */
-    const value = (i) => {
-      const [r, c] = row ? [focus, i] : [i, focus];
-      return book.weights[r * book.cols.length + c];
-    };
-    const order = others
-      .map((_, i) => i)
-      .filter((i) => value(i) > 0)
-      .sort((a, b) => value(b) - value(a))
-      .slice(0, 8);
-    const mine = (row ? book.rows : book.cols)[focus].text;
-    /** @param {number} v */
-    const write = (v) => (book.scale.kind === "ratio" ? `${three(v)}×` : percent(v));
-    fill(
-      said,
-      h(
-        "table",
-        {},
-        h("caption", {}, t(row ? "look.rank.from" : "look.rank.to", { word: mine })),
-        h(
-          "tbody",
-          {},
-          order.map((i) => h("tr", {}, h("td", {}, others[i].text), h("td", {}, write(value(i))))),
-        ),
-      ),
-    );
+    if (focus === null) fill(said);
+    else fill(said, spokenLooks(look, focus));
   }
 
-  function drawLegend() {
-    const { kind, low, high } = book.scale;
-    const bar = h("canvas", { width: 128, height: 1 });
-    const context = pen(bar);
-    const ramp = palette(kind);
-    for (let i = 0; i < 128; i++) {
-      context.fillStyle = `rgb(${ramp[6 * i]},${ramp[6 * i + 1]},${ramp[6 * i + 2]})`;
-      context.fillRect(i, 0, 1, 1);
-    }
-    Object.assign(bar.style, { width: "112px", height: "9px" });
-    const ends =
-      kind === "ratio"
-        ? [t("look.ends.low"), t("look.ends.high")]
-        : [low ? `≤${three(low)}` : "0", three(high)];
-    fill(
-      legend,
-      h("span", { class: "spoken" }, t("look.scale", { low: ends[0], high: ends[1] })),
-      h("span", { "aria-hidden": "true" }, ends[0]),
-      bar,
-      h("span", { "aria-hidden": "true" }, ends[1]),
-    );
+  function headName() {
+    const [part, number] = book.layer.name.split(".");
+    return number === undefined
+      ? t("look.head", { layer: part, head: book.head })
+      : t("look.head.of", { part: t(`look.part.${part}`), layer: number, head: book.head });
   }
 
   return {
@@ -315,15 +348,16 @@ export function headCard({ set, pick }) {
     /** @param {Book} next */
     draw(next) {
       book = next;
-      hover = null;
+      hover = gone = null;
       tip.hide();
+      if (book.shape === "matrix" || Object.values(book.switches).some(Boolean)) ways.open = true;
       shape.value = book.shape;
       direction.value = book.dir;
       direction.hidden = !book.same;
       for (const [name, node] of Object.entries(switches))
         node.value = Boolean(book.switches[name]);
       describe();
-      drawLegend();
+      drawLegend(legend, book.scale);
       arrange(true);
     },
     end: () => (watcher.disconnect(), tip.hide()),
@@ -342,8 +376,8 @@ export function headCard({ set, pick }) {
       return {
         title: word
           ? t(look.row !== null ? "look.rank.from" : "look.rank.to", { word: word.text })
-          : title.textContent,
-        about: title.textContent,
+          : headName(),
+        about: headName(),
       };
     },
   };

@@ -19,6 +19,7 @@ import { percent, three } from "../words.js";
  * @property {number | null} col
  * @property {Pin} pinned
  * @property {{r: number, c: number} | null} cell
+ * @property {number | null} [gone] a word to which no line leads any more
  *
  * @typedef {{x: number, y: number, w: number, h: number}} Box
  *
@@ -29,34 +30,49 @@ import { percent, three } from "../words.js";
  * @property {number} height
  * @property {number} size of letters
  * @property {boolean} same
+ * @property {boolean} oneLine whether the text stands on one line,
+ * @property {number} left which begins here
+ * @property {number} air for curves, above each line
+ * @property {number} bottom of the words and their figures
  */
 
 const MOST_LINES = 14; // from one word
 const FAINT = 0.03; // of the strongest: no line
+const LINE_SIZES = [30, 28, 26, 24, 22, 20, 18, 17]; // of letters, where a text stands on one line
+const LINE_AIR = 104; // above that line
 
-/**
+/** A text that looks at itself stands on one line, from `left` on, if it fits in legible letters.
  * @param {Painter} painter
  * @param {Word[]} rows
  * @param {Word[] | null} cols null for a text that looks at itself
  * @param {number} width
+ * @param {number} left
  * @returns {Lines}
  */
-export function arranged(painter, rows, cols, width) {
+export function arranged(painter, rows, cols, width, left) {
   const n = rows.length + (cols?.length ?? 0);
   const narrow = width < 520;
-  const size = n <= 70 ? (narrow ? 19 : 25) : n <= 160 ? (narrow ? 16 : 19) : 15;
+  for (const size of cols ? [] : LINE_SIZES) {
+    const one = paragraph(painter, rows, width, LINE_AIR, 0, { size }, left);
+    if (one.bottom > LINE_AIR + 2 * size) continue;
+    const boxes = { rows: one.boxes, cols: one.boxes };
+    const bottom = one.bottom + 22;
+    return {
+      boxes, width, size, left, bottom, height: bottom, same: true, oneLine: true, air: LINE_AIR,
+    };
+  }
+  const size = n <= 70 ? (narrow ? 18 : 25) : n <= 160 ? (narrow ? 16 : 19) : 15;
   const style = { size };
   // Space between lines of text, for curves.
-  const roomy = n <= 70 ? (narrow ? 42 : 62) : n <= 160 ? 40 : 26;
+  const roomy = n <= 70 ? (narrow ? 30 : 62) : n <= 160 ? 40 : 26;
   const air = cols ? 18 : roomy;
   const upper = paragraph(painter, rows, width, cols ? 22 : air, air, style);
-  if (!cols) {
-    const boxes = { rows: upper.boxes, cols: upper.boxes };
-    return { boxes, width, height: upper.bottom + 30, size, same: true };
-  }
-  const lower = paragraph(painter, cols, width, upper.bottom + 120, air, style);
-  const boxes = { rows: upper.boxes, cols: lower.boxes };
-  return { boxes, width, height: lower.bottom + 30, size, same: false };
+  const lower = cols && paragraph(painter, cols, width, upper.bottom + 120, air, style);
+  const boxes = { rows: upper.boxes, cols: (lower ?? upper).boxes };
+  const bottom = (lower ?? upper).bottom + 22;
+  return {
+    boxes, width, size, left: 0, bottom, height: bottom, same: !cols, oneLine: false, air,
+  };
 }
 
 /**
@@ -67,17 +83,17 @@ export function arranged(painter, rows, cols, width) {
  * @param {number} air between lines
  * @param {{size: number}} style
  */
-function paragraph(painter, words, width, top, air, style) {
+function paragraph(painter, words, width, top, air, style, left = 0) {
   const pad = Math.round(style.size * 0.28);
   const high = Math.round(style.size * 1.5);
   /** @type {Box[]} */
   const boxes = [];
-  let x = 0;
+  let x = left;
   let y = top;
   for (const word of words) {
     const w = Math.min(width, Math.ceil(painter.measure(word.text, style)) + 2 * pad);
-    if (x && x + w > width) {
-      x = 0;
+    if (x > left && x + w > width) {
+      x = left;
       y += high + air;
     }
     boxes.push({ x, y, w, h: high });
@@ -103,12 +119,12 @@ export function paintLines(painter, place, look, x0 = 0, y0 = 0) {
   if (focus === null) {
     for (const { r, c, w } of strongest(look, at, same))
       join(painter, moved(boxes.rows[r]), moved(boxes.cols[c]), {
-        strength: w / (look.scale.high || 1), stroke: paint.data, same, most: 0.75,
+        strength: w / (look.scale.high || 1), stroke: paint.data, same, most: 0.75, air: place.air,
       });
   } else {
     const order = targets
       .map((_, i) => i)
-      .filter((i) => reading(i) > 0 && !(same && i === focus))
+      .filter((i) => reading(i) > 0 && !(same && i === focus) && i !== look.gone)
       .sort((a, b) => reading(b) - reading(a));
     const top = order.length ? reading(order[0]) : 0;
     const from = (look.row !== null ? boxes.rows : boxes.cols)[focus];
@@ -117,7 +133,9 @@ export function paintLines(painter, place, look, x0 = 0, y0 = 0) {
       const strength =
         look.scale.kind === "linear" ? Math.min(1, reading(i)) : look.scale.shade(reading(i)) / 255;
       const [a, b] = look.row !== null ? [from, targets[i]] : [targets[i], from];
-      join(painter, moved(a), moved(b), { strength, stroke: paint.data, same, most: 1 });
+      join(painter, moved(a), moved(b), {
+        strength, stroke: paint.data, same, most: 1, air: place.air,
+      });
     }
   }
   /** @type {("rows" | "cols")[]} */
@@ -232,22 +250,30 @@ function strongest(look, at, same) {
  * @param {Painter} painter
  * @param {Box} a
  * @param {Box} b
- * @param {{strength: number, stroke: string, same: boolean, most: number}} of
+ * @param {{strength: number, stroke: string, same: boolean, most: number, air: number}} of
  */
-function join(painter, a, b, { strength, stroke, same, most }) {
+function join(painter, a, b, { strength, stroke, same, most, air }) {
   const style = { stroke, width: 0.8 + 4.2 * strength, alpha: most * (0.12 + 0.8 * strength) };
+  const [x1, y1, cx1, cy1, cx2, cy2, x2, y2] = curveOf(a, b, same, air);
+  painter.curve(x1, y1, cx1, cy1, cx2, cy2, x2, y2, style);
+}
+
+/** The curve from one word to another: its ends and what bends it.
+ * @param {Box} a
+ * @param {Box} b
+ * @param {boolean} same
+ * @param {number} air
+ */
+export function curveOf(a, b, same, air) {
   const ax = a.x + a.w / 2;
   const bx = b.x + b.w / 2;
   if (same && Math.abs(a.y - b.y) < 2) {
-    const rise = Math.min(54, 16 + 0.13 * Math.abs(ax - bx));
-    painter.curve(
-      ax, a.y - 2, ax, a.y - 2 - rise * 1.25, bx, b.y - 2 - rise * 1.25, bx, b.y - 2, style,
-    );
-    return;
+    const rise = 1.25 * Math.min(Math.max(54, 0.84 * air), 16 + 0.13 * Math.abs(ax - bx));
+    return [ax, a.y - 2, ax, a.y - 2 - rise, bx, b.y - 2 - rise, bx, b.y - 2];
   }
   const down = b.y > a.y;
   const ay = down ? a.y + a.h + 2 : a.y - 2;
   const by = down ? b.y - 2 : b.y + b.h + 2;
   const bend = (by - ay) * 0.5;
-  painter.curve(ax, ay, ax, ay + bend, bx, by - bend, bx, by, style);
+  return [ax, ay, ax, ay + bend, bx, by - bend, bx, by];
 }

@@ -95,13 +95,21 @@ function share(value, way) {
   );
 }
 
+/** The likeliest word as the model is, and after the cut (null without one).
+ * @param {Likely[]} words
+ */
+export function likeliest(words) {
+  const first = [...words].sort((a, b) => b.before - a.before)[0];
+  const then = [...words].sort((a, b) => (b.after ?? 0) - (a.after ?? 0))[0];
+  return { first, then: then.after === null ? null : then };
+}
+
 /** Whether another word is the likeliest now.
  * @param {Likely[]} words
  */
 function verdict(words) {
-  const first = [...words].sort((a, b) => b.before - a.before)[0];
-  const then = [...words].sort((a, b) => (b.after ?? 0) - (a.after ?? 0))[0];
-  if (first.id === then.id)
+  const { first, then } = likeliest(words);
+  if (!then || first.id === then.id)
     return h("p", { class: "verdict" }, t("look.cut.same", { word: first.text }));
   const what = t("look.cut.changed", { before: first.text, after: then.text });
   return h("p", { class: "verdict changed" }, what);

@@ -1,5 +1,4 @@
-// Heads ranked by how they look from a word, or at it: a strip for each, the text from left to
-// right.
+// Heads ranked by how much a word is looked at: a strip for each, the text from left to right.
 
 import { fill, h, tip } from "../dom.js";
 import { pen } from "../paint.js";
@@ -7,13 +6,13 @@ import { Scale } from "../scale.js";
 import { percent, t, three } from "../words.js";
 
 /** @import { Book } from "./look.js" */
-/** @import { RankedHead, Way } from "./look_choice.js" */
+/** @import { RankedHead } from "./look_choice.js" */
 /** @import { Word } from "./look_text.js" */
 
 const FEW = 6;
 
-/** @param {{set: (patch: Patch) => void, way: Way}} of */
-export function rankCard({ set, way }) {
+/** @param {{set: (patch: Patch) => void}} of */
+export function rankCard({ set }) {
   /** @type {Book} */
   let book; // set by draw()
   let all = false;
@@ -27,7 +26,7 @@ export function rankCard({ set, way }) {
   });
   const node = h(
     "section",
-    { class: `card rank-card ${way}` },
+    { class: "card rank-card to" },
     h("header", {}, title),
     hint,
     list,
@@ -35,13 +34,11 @@ export function rankCard({ set, way }) {
   );
 
   function draw() {
-    const ranked = book[way];
+    const ranked = book.to;
     node.hidden = !ranked;
     if (!ranked) return;
-    const pinned = way === "from" ? book.rows[ranked.word] : book.cols[ranked.word];
-    const others = way === "from" ? book.cols : book.rows;
-    title.textContent = t(`look.rank.${way}`, { word: pinned.text });
-    hint.textContent = t(`look.rank.${way}.hint`);
+    title.textContent = t("look.rank.to", { word: book.cols[ranked.word].text });
+    hint.textContent = t("look.rank.to.hint");
     const heads = all ? ranked.heads : ranked.heads.slice(0, FEW);
     const values = heads.map((one) => Float32Array.from(one.weights, (x) => x ?? Number.NaN));
     const high = Math.max(...values.flatMap((row) => Array.from(row, (x) => x || 0)), 1e-9);
@@ -51,7 +48,7 @@ export function rankCard({ set, way }) {
         : new Scale(book.kind, book.kind === "log" ? high * 1e-4 : 0, high);
     fill(
       list,
-      heads.map((one, i) => row(one, values[i], others, scale)),
+      heads.map((one, i) => row(one, values[i], book.rows, scale)),
     );
     more.hidden = ranked.heads.length <= FEW;
     more.textContent = all ? t("look.rank.few") : t("look.rank.all", { n: ranked.heads.length });
@@ -80,8 +77,7 @@ export function rankCard({ set, way }) {
         dataset: { head: name, word: others[one.at].text },
         onclick: () =>
           set({
-            layer: one.layer, head: one.head,
-            ...(book.same && { dir: way === "from" ? null : "to" }),
+            layer: one.layer, head: one.head, ...(book.same && { dir: "to" }),
           }),
       },
       h("span", { class: "name number" }, name),

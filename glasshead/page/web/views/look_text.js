@@ -47,6 +47,22 @@ import "./look_words.js";
  * @typedef {LookFields & Record<TextName, Word[]>} LookAnswer
  */
 
+/**
+ * A text to begin with. Of a story: the word that is asked about, what decides it, the story and
+ * its nouns in other languages.
+ * @typedef {object} Example
+ * @property {string} text
+ * @property {string | null} pin
+ * @property {string | null} ending
+ * @property {Record<string, string>} gloss
+ * @property {Record<string, Record<string, string>>} names
+ */
+
+/** What the endings of a story have in common.
+ * @param {Example} story
+ */
+export const stem = ({ text, ending }) => (ending ? text.slice(0, text.lastIndexOf(ending)) : text);
+
 const FRESH = { query: null, key: null, cut: null }; // what belongs to a text goes with it
 
 /**
@@ -55,7 +71,7 @@ const FRESH = { query: null, key: null, cut: null }; // what belongs to a text g
  *   be repeated.
  */
 export function textBar({ entry, state, api, again }) {
-  /** @type {{text: string}[] | null} */
+  /** @type {Example[] | null} */
   let examples = null; // once they have been told
   /** @type {Promise<unknown> | null} */
   let asked = null;
@@ -113,21 +129,26 @@ export function textBar({ entry, state, api, again }) {
     last = text;
     grow();
     if (!examples) return;
+    // The endings of a story stand beside it.
+    const others = examples.filter(
+      (one, i) => !examples?.slice(0, i).some((each) => stem(each) === stem(one)),
+    );
+    const mine = examples.find((one) => one.text === text);
     fill(
       tries,
-      examples.length > 1 && h("span", { class: "quiet small" }, t("look.try")),
-      examples
+      others.length > 1 && h("span", { class: "quiet small" }, t("look.try")),
+      others
         .slice(0, 4)
         .map((one) =>
           h(
             "button",
             {
               type: "button",
-              class: `chip ${one.text === text ? "chosen" : ""}`,
+              class: `chip ${mine && stem(mine) === stem(one) ? "chosen" : ""}`,
               title: one.text,
               onclick: () => take(one.text),
             },
-            h("span", {}, brief(one.text)),
+            h("span", {}, one.text),
           ),
         ),
     );
@@ -140,16 +161,6 @@ export function textBar({ entry, state, api, again }) {
     const before = state.address();
     state.set({ text, ...FRESH, layer: null, head: null }, { push: true });
     if (state.address() === before) again();
-  }
-
-  /** Texts that begin alike are told apart by how they end.
-   * @param {string} text
-   */
-  function brief(text) {
-    const alike = examples?.some(
-      (one) => one.text !== text && one.text.slice(0, 8) === text.slice(0, 8),
-    );
-    return alike && text.length > 20 ? `…${text.slice(-13)}` : text;
   }
 
   const fixed = entry.kind === "glass"; // what was recorded is the text
@@ -173,6 +184,8 @@ export function textBar({ entry, state, api, again }) {
       draw(shown(now));
       return shown(now);
     },
+    take,
+    examples: () => examples ?? [],
     /** @param {string} what */
     tell: (what) => (about.textContent = what),
     end: () => (typed.cancel(), sized.disconnect()),
