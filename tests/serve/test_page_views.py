@@ -136,9 +136,10 @@ def test_runs_lays_curves_over_each_other_and_leaves_one_out(page, served, world
 
 
 def test_the_address_brings_back_what_was_shown(page, served, browser):
-    shell.opened(page, served, "model=reader&lang=en")
+    shell.opened(page, served, f"model=reader&lang=en&text={TEXT}")
     page.wait_for_selector(".words-over .word")
     page.get_by_role("button", name="昨天, word 6").click()
+    page.get_by_text("Show it differently").click()
     page.get_by_role("radio", name="Matrix").click()
     page.get_by_text("Log scale").click()
     page.wait_for_selector(".cells-over")
