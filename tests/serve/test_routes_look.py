@@ -212,7 +212,9 @@ def test_examples_can_be_read_by_their_model(ask):
         for one in found:
             look(ask, model, one["text"])
     told = ask.get("/api/look/examples", params={"model": "reader"}).json()["examples"]
-    assert told[0] == {"text": TEXT, "pin": "它"}
+    assert (told[2]["text"], told[2]["pin"], told[2]["ending"]) == (TEXT, "它", "饿坏了")
+    assert told[2]["gloss"] == {"en": STORY.text("en")}
+    assert told[2]["names"]["小猫"] == {"en": "kitten"}
 
 
 def test_without_ablation_only_before_is_told(ask, world_runs):
