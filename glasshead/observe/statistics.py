@@ -98,6 +98,17 @@ class HeadStatistics:
         return self.distance * max(self.lse.shape[-1], self.received.shape[-1])
 
     @property
+    def row_max(self) -> Tensor:
+        """(B, H, T) the largest score of each row, before the softmax; -inf for an empty row."""
+        return self.lse + self.top_weights[..., 0].log()
+
+    @property
+    def largest_score(self) -> Tensor:
+        """(B, H) the largest score of each head; -inf if no row sees anything."""
+        found = self.row_max
+        return found.amax(-1) if found.shape[-1] else found.new_full(found.shape[:2], -torch.inf)
+
+    @property
     def received_total(self) -> Tensor:
         """(B, H, S) all the weight that a key got."""
         return self.received * self.lookers

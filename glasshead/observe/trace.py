@@ -2,10 +2,12 @@
 
     trace.tile(layer, head, rows, cols)     exact weights of a rectangle
     trace.row(layer, head, query)           one query's weights
+    trace.rows(query)                       one query's weights in all heads, (L, H, S)
     trace.top(layer, head, query, k)        the k keys with the most weight
     trace.weights(layer)                    all weights of a short text, (B, H, T, S)
     trace.cells(layer, head, level, ...)    cells of 2^level x 2^level weights: mean and max
     trace.statistics(layer)                 statistics of a layer's heads
+    trace.table(name), trace.means()        one statistic of all heads, (L, H); all of them
     trace.save("x.glass"), open_glass(...)  one file, whose tensors are read when they are needed
     trace.show()                            the page, in a notebook
 
@@ -13,7 +15,6 @@ Nothing of size T x S is kept: each answer is computed from queries, keys and lo
 """
 
 import math
-from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
@@ -24,6 +25,8 @@ from torch import Tensor
 
 from glasshead.attention.hooks import Layer
 from glasshead.errors import InputError, RecordingError
+from glasshead.observe.cell_cache import CellCache
+from glasshead.observe.head_tables import find_table, mean_tables
 from glasshead.observe.pooling import Cells, compute_cells, pool_overview
 from glasshead.observe.statistics import HeadStatistics, cell_side
 from glasshead.observe.trace_storage import LayerTrace
@@ -85,8 +88,8 @@ class Trace:
         self.model, self._ids, self.top_k = model, ids, top_k
         self.tokens, self.source_tokens = tokens, source_tokens
         self.about: dict[str, Any] = about or {}
-        self._pages = _Cache(max(1, cache_bytes // (2 * 4 * PAGE**2)))
-        self._overviews = _Cache(OVERVIEWS)
+        self._pages = CellCache(max(1, cache_bytes // (2 * 4 * PAGE**2)))
+        self._overviews = CellCache(OVERVIEWS)
         self._computing = Lock()
 
     def __repr__(self) -> str:
@@ -188,6 +191,18 @@ class Trace:
         """Return one query's weights, (S,). -1 is the last query."""
         return self.tile(layer, head, rows=query, batch=batch)[0]
 
+    def rows(self, query: int, batch: int = 0) -> Tensor:
+        """Return one query's weights in all heads of the layers that ran, (L, H, S)."""
+        sizes = sorted({stored.shape[1:] for stored in self.layer_traces.values()})
+        if len(sizes) != 1:
+            raise InputError(
+                f"layers have maps of {len(sizes)} sizes (H, T, S): {', '.join(map(str, sizes))}",
+                hint="ask for one head with trace.row(layer, head, query)",
+            )
+        heads = range(sizes[0][0])
+        found = [self.row(i, h, query, batch) for i in self.layer_traces for h in heads]
+        return torch.stack(found).unflatten(0, (-1, len(heads)))
+
     def top(self, layer: int | str, head: int, query: int, k: int = 8, batch: int = 0) -> TopKeys:
         """Return the k keys with the most weight in one query's row."""
         row = self.row(layer, head, query, batch)
@@ -217,6 +232,16 @@ class Trace:
     def statistics(self, layer: int | str) -> HeadStatistics:
         """Return the statistics of a layer's heads; they are measured at the first call."""
         return self.layer_trace(layer).measure(self.ids, self.top_k)
+
+    def means(self, batch: int = 0) -> dict[str, Tensor]:
+        """Return each statistic of all heads, (L, H); NaN where a layer has no such number."""
+        found = [(stored.layer, self.statistics(i)) for i, stored in self.layer_traces.items()]
+        sizes = [stored.shape[0] for stored in self.layer_traces.values()]
+        return mean_tables(found, check_index("batch", batch, min(sizes, default=0)))
+
+    def table(self, statistic: str, batch: int = 0) -> Tensor:
+        """Return one statistic of all heads, (L, H): `trace.table("induction")`."""
+        return find_table(self.means(batch), statistic)
 
     def levels(self, layer: int | str) -> int:
         """Return how many levels `cells` has: 0 is exact, at the last one the map fits a page."""
@@ -322,32 +347,6 @@ def open_glass(path: str | Path) -> Trace:
     from glasshead.observe.glass_file import read_glass
 
     return read_glass(Path(path))
-
-
-class _Cache:
-    """The latest cells, at most `size` parts of them. A server uses it from several threads."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self._values: OrderedDict[tuple[int, ...], Cells] = OrderedDict()
-        self._lock = Lock()
-
-    def get(self, key: tuple[int, ...]) -> Cells | None:
-        with self._lock:
-            if key in self._values:
-                self._values.move_to_end(key)
-            return self._values.get(key)
-
-    def put(self, key: tuple[int, ...], value: Cells) -> None:
-        with self._lock:
-            self._values[key] = value
-            while len(self._values) > self.size:
-                self._values.popitem(last=False)
-
-    @property
-    def bytes(self) -> int:
-        with self._lock:
-            return sum(each.mean.nbytes + each.max.nbytes for each in self._values.values())
 
 
 def _overlap(part: slice, page: int) -> tuple[slice, slice]:

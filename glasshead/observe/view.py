@@ -17,6 +17,7 @@ from torch import Tensor
 
 from glasshead.attention.hooks import Layer
 from glasshead.errors import ConfigError, InputError, did_you_mean
+from glasshead.observe.head_tables import OF_CROSS
 from glasshead.observe.trace import Trace
 from glasshead.observe.words import Token, Word, find_word, merge, single_tokens, visible, words
 
@@ -26,8 +27,6 @@ LONG = 200  # words: the map of a longer text is shown in cells
 MOST_CELLS = 256  # on a side of such a map
 MAX_HEADS = 64  # rows of a map of heads
 
-# Other statistics depend on the query's own position, which cross-attention does not have.
-OF_CROSS = ("entropy", "relative_entropy", "effective_keys", "first_weight", "vertical")
 SHORT = {"sink": "first_weight", "first": "first_weight", "previous": "previous_weight",
          "self": "self_weight", "distance": "mean_distance"}  # fmt: skip
 

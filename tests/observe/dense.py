@@ -168,6 +168,13 @@ def assert_matches(
     keys, weights = seen.top_keys.cpu().numpy(), seen.top_weights.double().cpu().numpy()
     best = np.sort(found.weights, -1)[..., ::-1][..., : keys.shape[-1]]
     np.testing.assert_allclose(weights, best, atol=atol, rtol=0, err_msg="top_weights")
+    top = np.where(found.allowed.any(-1), best[..., 0], 1)
+    largest, mine = found.lse + np.log(top), seen.row_max.double().cpu().numpy()
+    some = np.isfinite(largest)
+    assert (np.isfinite(mine) == some).all()
+    # A logarithm has the relative error of its weight.
+    slack = atol * (1 + abs(largest[some]).max(initial=0)) + 2 * atol / top[some]
+    assert (abs(mine[some] - largest[some]) <= slack).all(), "row_max"
     # Keys are right if they have those weights, which leaves ties open; and each only once.
     at = np.take_along_axis(found.weights, np.maximum(keys, 0), -1)
     assert (keys >= 0).sum() == np.minimum(found.allowed.sum(-1), keys.shape[-1]).sum()
