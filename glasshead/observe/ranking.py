@@ -14,6 +14,7 @@ __all__ = ["StandoutHead", "StrongKey", "context", "standout_heads", "strongest_
 AROUND = 10  # tokens of context on either side
 PER_ROW = ("previous_weight", "self_weight", "first_weight")  # of one key
 OTHERS = ("duplicate", "induction")
+WORTH_NAMING = 0.15  # of the attention
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,13 @@ class StandoutHead:
     head: Head
     value: float
     uniform: float | None  # the value that equal weights would give, if there is a simple one
+
+    @property
+    def worth_naming(self) -> bool:
+        """Whether the value is large, not only the largest there is."""
+        if self.role in ("sharpest", "broadest"):
+            return True
+        return self.value >= max(WORTH_NAMING, 2 * (self.uniform or 0.0))
 
 
 @dataclass(frozen=True)

@@ -167,6 +167,7 @@ def _standing_out(view: View) -> list[dict[str, Any]]:
         {"role": one.role, "label": {lang: ROLES[lang][one.role] for lang in ROLES},
          "layer": one.head[0], "head": one.head[1], "value": one.value, "uniform": one.uniform}
         for one in standout_heads(view)
+        if one.worth_naming
     ]  # fmt: skip
 
 

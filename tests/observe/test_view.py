@@ -7,7 +7,13 @@ from glasshead.errors import InputError
 from glasshead.generation.opening import open_inspectable
 from glasshead.observe.inspectable import RecordConfig
 from glasshead.observe.picture import head_sheet, looks_sheet, save
-from glasshead.observe.ranking import context, standout_heads, strongest_keys, token_at
+from glasshead.observe.ranking import (
+    StandoutHead,
+    context,
+    standout_heads,
+    strongest_keys,
+    token_at,
+)
 from glasshead.observe.view import View, ViewConfig
 from glasshead.observe.words import merge
 from glasshead.text.tokenizer import CharTokenizer
@@ -106,6 +112,13 @@ def test_the_heads_that_stand_out_have_the_largest_numbers(trace):
     assert {"previous_weight", "first_weight", "induction"} <= {
         one.role for one in standout_heads(view)
     }
+
+
+def test_the_largest_of_small_numbers_is_not_worth_naming():
+    worth = [StandoutHead("previous_weight", (1, 0), value, uniform).worth_naming
+             for value, uniform in ((0.08, 0.033), (0.4, 0.033), (0.2, 0.11))]  # fmt: skip
+    assert worth == [False, True, False]
+    assert StandoutHead("sharpest", (1, 0), 0.02, None).worth_naming
 
 
 def test_glances_of_one_head_and_of_all(trace):

@@ -1,5 +1,7 @@
 """Translate in a browser: both meanings of 它 a click apart, and where each word looked."""
 
+import re
+
 import pytest
 
 from glasshead.text.tinyworld import World
@@ -49,7 +51,9 @@ def test_another_story_brings_two_more_endings(page, served):
 def test_layer_and_head_are_chosen_and_a_mean_is_called_one(page, served):
     open_translate(page, served)
     caption = page.locator(".translate-attention > .quiet").first
-    assert "of all heads the one in which “es” looks most at 小猫" in caption.inner_text()
+    named = re.search(r"“es” looks most at 小猫: (\d+)% of its", caption.inner_text())
+    none = "No head shows what “es” stands for" in caption.inner_text()
+    assert none or int(named[1]) >= 15
     page.get_by_role("radiogroup", name="Head").get_by_role("radio", name="2").click()
     page.get_by_role("radiogroup", name="Layer").get_by_role("radio", name="1").click()
     until(lambda: page.evaluate("location.hash.includes('layer=1')"))

@@ -138,11 +138,7 @@ export function gridCard({ set }) {
   }
 
   function drawTelling() {
-    const stands = book.data.telling.filter((one) =>
-      one.uniform === null
-        ? one.value > 0.1 || one.role === "sharpest"
-        : one.value > 2 * one.uniform,
-    );
+    const stands = book.data.telling;
     fill(
       telling,
       stands.length > 0 && h("h3", { class: "eyebrow" }, t("look.telling")),

@@ -56,7 +56,11 @@ export function attentionCard() {
   const watch = new ResizeObserver(() => draw());
   watch.observe(drawn);
 
-  const telling = () => tellingHead(looks, about.story);
+  const best = () => tellingHead(looks, about.story);
+  const telling = () => {
+    const found = best();
+    return found?.shows ? found : null;
+  };
 
   /** What the address says, if there is such a one.
    * @returns {{layer: number | null, head: number | "mean" | null}}
@@ -105,19 +109,12 @@ export function attentionCard() {
     if (which === "mean")
       return t("translate.caption.mean", { layer: layer(), n: looks[0].shape[0] });
     const asked = named();
-    const words = {
-      layer: layer(),
-      head: which,
-      ...(asked.layer === null && asked.head === null ? telling() : {}),
-    };
-    return t(
-      words.word
-        ? "translate.caption.telling"
-        : asked.head === null
-          ? "translate.caption.focused"
-          : "translate.caption",
-      words,
-    );
+    const shown = { layer: layer(), head: which };
+    const found = asked.layer === null && asked.head === null ? best() : null;
+    const share = found && { ...found, weight: percent(found.weight) };
+    if (found?.shows) return t("translate.caption.telling", { ...share });
+    const usual = t(asked.head === null ? "translate.caption.focused" : "translate.caption", shown);
+    return found ? `${usual} ${t("translate.caption.nothing", { ...share })}` : usual;
   }
 
   // Once for each candidate. What is chosen in it changes in place, so that the focus stays where

@@ -1,5 +1,6 @@
 // Which head of a translation to show, and its weights.
 
+import { deserves } from "./look_strips.js";
 import { pronoun } from "./translate_stories.js";
 
 /**
@@ -23,7 +24,8 @@ export function index(value, n) {
   return Number.isInteger(number) && number >= 0 && number < n ? number : null;
 }
 
-/** Of a story: the head in which the pronoun looks most at what it stands for.
+/** Of a story: the head in which the pronoun looks most at what it stands for. `shows` is whether
+ * it looks there much.
  * @param {LayerLook[]} looks
  * @param {KnownStory | null} story
  */
@@ -38,7 +40,9 @@ export function tellingHead(looks, story) {
     })),
   );
   const best = all.reduce((a, b) => (b.weight > a.weight ? b : a));
-  return { ...best, word: target[row], referent: story.one.stands_for };
+  return {
+    ...best, word: target[row], referent: story.one.stands_for, shows: deserves(best.weight, S),
+  };
 }
 
 /** The head whose words look at one word most of all, on average.

@@ -41,7 +41,9 @@ add({
       "Cross-attention of layer {layer}, head {head}: the most focused of its heads.",
     "translate.caption.telling":
       "Cross-attention of layer {layer}, head {head}: " +
-      "of all heads the one in which “{word}” looks most at {referent}.",
+      "of all heads the one in which “{word}” looks most at {referent}: {weight} of its attention.",
+    "translate.caption.nothing":
+      "No head shows what “{word}” stands for: the most that looks at {referent} is {weight}.",
     "translate.caption.mean":
       "The mean of the {n} heads of layer {layer}: an average, which no head looks like by itself.",
     "translate.heads": "All heads: a row for each layer",
@@ -88,7 +90,8 @@ add({
     "translate.caption": "第 {layer} 层第 {head} 头的交叉注意力。",
     "translate.caption.focused": "第 {layer} 层第 {head} 头的交叉注意力：这一层里最集中的头。",
     "translate.caption.telling":
-      "第 {layer} 层第 {head} 头的交叉注意力：在所有的头里，这个头的“{word}”看{referent}看得最多。",
+      "第 {layer} 层第 {head} 头的交叉注意力：在所有的头里，这个头的“{word}”看{referent}看得最多：{weight}。",
+    "translate.caption.nothing": "没有一个头显示出“{word}”指的是谁：看{referent}的最多只有 {weight}。",
     "translate.caption.mean": "第 {layer} 层 {n} 个头的平均：没有哪个头真的这样看。",
     "translate.heads": "所有的头：每行一层",
     "translate.head.at": "第 {layer} 层第 {head} 头",
