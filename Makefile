@@ -60,6 +60,7 @@ check: $(VENV)/check node_modules/.package-lock.json
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	@$(BIN)/python -m tools.messages  # prints the messages that have no Chinese, and what to do
 	npm run --silent lint
 	npm run --silent types
 

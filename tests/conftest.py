@@ -16,6 +16,9 @@ from glasshead.machine import settle_half_precision
 settle_half_precision()
 torch.set_num_threads(1)  # models this small are quicker so, and tests beside each other do no harm
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # nor do the threads and processes that they start
+for name in ("GLASSHEAD_LANG", "LC_ALL", "LC_MESSAGES"):
+    os.environ.pop(name, None)
+os.environ["LANG"] = "en_US.UTF-8"  # messages are English, also in the processes that tests start
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each process would compile glasshead anew
 
 # Property tests try the same examples on every machine. `make fuzz` draws new ones from a seed that
@@ -116,7 +119,7 @@ def cli(
     """`cli("steps", "Hello")` runs a command line in this process, in English, 80 cells wide."""
     from glasshead.cli import run
 
-    for name in ("LC_ALL", "LC_MESSAGES", "NO_COLOR", "FORCE_COLOR"):
+    for name in ("GLASSHEAD_LANG", "LC_ALL", "LC_MESSAGES", "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LANG", "en_US.UTF-8")
     monkeypatch.setenv("COLUMNS", "80")

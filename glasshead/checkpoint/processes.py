@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from glasshead.errors import ConfigError
+from glasshead.messages import translate
 
 if TYPE_CHECKING:
     from torch.distributed.distributed_c10d import Store
@@ -115,7 +116,7 @@ def join_processes() -> Iterator[Processes]:
         if not _lost_process(error):
             raise
         if os.environ["RANK"] == "0":
-            print("another process ended, so this one ends too", file=sys.stderr)
+            print(translate("another process ended, so this one ends too"), file=sys.stderr)
         time.sleep(5)  # torchrun ends it sooner, and then names the one that failed first
         sys.exit(1)
     finally:  # its threads would end the process with SIGABRT

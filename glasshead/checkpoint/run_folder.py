@@ -30,6 +30,7 @@ from glasshead.checkpoint.run import (
     read_config,
 )
 from glasshead.errors import CheckpointError
+from glasshead.messages import translate
 from glasshead.text.tokenizer import Tokenizer, load_tokenizer
 
 if TYPE_CHECKING:
@@ -282,6 +283,6 @@ def _read_first(
             errors.append(error)
             continue
         if errors and warn:
-            print(f"{errors[0]}; using {file} instead", file=sys.stderr)
+            print(translate(f"{errors[0]}; using {file} instead"), file=sys.stderr)
         return file, found
     raise errors[0]

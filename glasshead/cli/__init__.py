@@ -37,8 +37,10 @@ from glasshead.cli import (
     world,
 )
 from glasshead.cli.flags import GroupedCommand
+from glasshead.cli.help import LocalizedHelp
 from glasshead.cli.terminal import report
 from glasshead.errors import GlassheadError, InputError, did_you_mean
+from glasshead.messages import VARIABLE
 
 __all__ = ["COMMANDS", "app", "main", "run"]
 
@@ -69,7 +71,7 @@ _FIRST = {"train", "look", "import"}  # `--help` prints an empty line before the
 UsageError: Any = typer.BadParameter.__mro__[1]
 
 
-class Commands(TyperGroup):
+class Commands(LocalizedHelp, TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args[0] not in self.commands:
             known = [*self.commands, "--help", "--version"]
@@ -85,7 +87,7 @@ class Commands(TyperGroup):
             for word, command in self.commands.items():
                 if word in _FIRST:
                     formatter.write_paragraph()
-                line = command.get_short_help_str(formatter.width - 4 - width)
+                line = command.get_short_help_str(limit=1000)  # write_dl breaks it where needed
                 formatter.write_dl([(word.ljust(width), line)])
 
 
@@ -140,6 +142,7 @@ def run(args: Sequence[str]) -> int:
         # Print the code of a character that the terminal cannot show.
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
     try:
+        _check_language()
         command: Any = typer.main.get_command(app)
         code = command.main(args=list(args), prog_name="glasshead", standalone_mode=False)
         sys.stdout.flush()
@@ -162,6 +165,12 @@ def run(args: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         report("cannot write the output: no space left on device", "free some space")
         return 2
+
+
+def _check_language() -> None:
+    value = os.environ.get(VARIABLE, "")
+    if value and not value.lower().startswith(("en", "zh")):
+        raise InputError(f"{VARIABLE} ({value}) must be en or zh", hint=f"unset {VARIABLE}")
 
 
 # What typer says about a wrong value, in the words of pydantic or click, and what we say.

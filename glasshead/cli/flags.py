@@ -14,6 +14,8 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand
 
+from glasshead.cli.help import LocalizedHelp
+
 __all__ = ["Flag", "GroupedCommand", "flags_of", "repeat_option", "with_flags"]
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -116,7 +118,7 @@ def with_flags(
     return decorate
 
 
-class GroupedCommand(TyperCommand):
+class GroupedCommand(LocalizedHelp, TyperCommand):
     """A command whose help has options under headings, and arguments by their metavar.
 
     A repeatable option whose metavar is two words, such as SRC TGT, takes one value or two.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glasshead.cli.flags import with_flags
-from glasshead.cli.terminal import Device, read_text
+from glasshead.cli.terminal import Device, read_text, say
 
 if TYPE_CHECKING:
     from glasshead.generation.stream import TextPiece
@@ -105,9 +105,7 @@ def generate(
     loaded, model = open_gpt(run, pick_device(device), precision)
     ids = loaded.tokenizer.prompt_ids(text) or start_ids(loaded.tokenizer)
     if len(ids) > (limit := model.config.max_len):
-        sys.stderr.write(
-            f"the prompt has {len(ids)} tokens: only the last {limit} (max_len) are read\n"
-        )
+        say(f"the prompt has {len(ids)} tokens: only the last {limit} (max_len) are read")
     pieces = stream(
         model, loaded.tokenizer, [ids] * n, config,
         max_tokens=max_tokens, stop=stop or (), seed=seed,
@@ -120,7 +118,7 @@ def generate(
         count += 1
         show.add(piece)
     speed = count / (time.perf_counter() - start)
-    sys.stderr.write(f"seed {seed}, {count} tokens, {speed:.1f} tokens/s\n")
+    say(f"seed {seed}, {count} tokens, {speed:.1f} tokens/s")
 
 
 class Samples:

@@ -16,6 +16,7 @@ from glasshead.cli.terminal import (
     console,
     language,
     read_text,
+    say,
 )
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def look(
         _check_suffix(out)
     _check_one(word, query, statistic)
     config = ViewConfig(tokens or query is not None, log, hide_sink, ratio)
-    chosen_language = _language(lang)
+    chosen_language = language(lang)
     opened = _open(model, device)
     said = _read_text(opened, model, text, chosen_language)
     trace = opened.record(said, RecordConfig(max_tokens=max_tokens, beyond=beyond))
@@ -135,7 +136,7 @@ def look(
         from glasshead.observe.picture import save
 
         save(options.sheet(), out)
-        sys.stderr.write(f"wrote {out}\n")
+        say(f"wrote {out}")
     elif as_json:
         import json
 
@@ -204,12 +205,6 @@ def _print(asked: LookOptions, model: str, text: str | None, top: int) -> None:
             screen.print(part, soft_wrap=True)
 
 
-def _language(lang: Language | None) -> Literal["zh", "en"]:
-    if lang is None:
-        return language()
-    return "zh" if lang is Language.zh else "en"
-
-
 def _check_one(word: str | None, query: int | None, statistic: str | None) -> None:
     from glasshead.errors import ConfigError
 
@@ -273,7 +268,7 @@ def _write_page(
     entry = entry_of_model(Path(model), view.trace, run)
     page = save_look(view.trace, entry, run, text, choice)
     write_file(out, page.html.encode())
-    sys.stderr.write(f"wrote {out}\n")
+    say(f"wrote {out}")
     if page.heads_left_out:
         all_heads = len(view.heads())
         numbers = {"n": all_heads - page.heads_left_out, "all": all_heads}

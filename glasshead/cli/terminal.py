@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import typer
 
+from glasshead import messages
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import ProgressColumn
@@ -68,9 +70,9 @@ def print_json(data: Any) -> None:
 
 
 def say(*lines: str) -> None:
-    """Print lines to stderr."""
+    """Print lines to stderr, in the language of the user."""
     for line in lines:
-        print(line, file=sys.stderr, flush=True)
+        print(messages.translate(line), file=sys.stderr, flush=True)
 
 
 class ProgressDisplay:
@@ -101,13 +103,8 @@ class ProgressDisplay:
 
 
 def language(lang: Language | None = None) -> Literal["zh", "en"]:
-    """Return the language given with --lang, else the locale's: Chinese, or English for others."""
-    if lang is not None:
-        return lang.value
-    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
-        if locale := os.environ.get(name):
-            return "zh" if locale.startswith("zh") else "en"
-    return "en"
+    """Return the language given with --lang, else that of GLASSHEAD_LANG or the locale."""
+    return messages.language() if lang is None else lang.value
 
 
 def read_text(given: str | None) -> str:
@@ -140,12 +137,13 @@ def write_errors(out: Path) -> Iterator[None]:
 
 
 def report(message: str, hint: str) -> None:
-    """Print an error and its hint to stderr."""
+    """Print an error and its hint to stderr, in the language of the user."""
     if os.environ.get("LOCAL_RANK", "0") != "0":
         return  # only the first of the processes that torchrun starts on a machine prints
-    lines = f"error: {_one_line(message)}\n"
+    error, tip = ("错误：", "提示：") if language() == "zh" else ("error: ", "hint: ")
+    lines = f"{error}{_one_line(messages.translate(message))}\n"
     if hint:
-        lines += f"\nhint: {_one_line(hint)}\n"
+        lines += f"\n{tip}{_one_line(messages.translate(hint))}\n"
     sys.stderr.write(lines)
 
 

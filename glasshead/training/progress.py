@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from glasshead.messages import translate
+
 __all__ = [
     "ProgressBar", "ProgressLines", "ProgressListener", "Status", "format_seconds", "new_listener",
     "sparkline",
@@ -62,9 +64,13 @@ class ProgressLines(ProgressListener):
     def on_evaluation(
         self, status: Status, values: dict[str, float], best: bool, sample: str | None
     ) -> None:
-        self.say(_summarize(status, values, best))
+        self.show(_summarize(status, values, best))
 
     def say(self, line: str) -> None:
+        self.show(translate(line))
+
+    def show(self, line: str) -> None:
+        """Print a line that is in the language of the user."""
         print(line, file=sys.stderr, flush=True)
 
 
@@ -139,7 +145,7 @@ class ProgressBar(ProgressLines):
                 highlight=False,
             )
 
-    def say(self, line: str) -> None:
+    def show(self, line: str) -> None:
         self._bar.console.print(line, markup=False, highlight=False)
 
 
@@ -155,16 +161,16 @@ def new_listener() -> ProgressListener:
 
 
 def _summarize(status: Status, values: dict[str, float], best: bool) -> str:
-    parts = [f"step {status.step:>6,}"]
+    parts = [translate(f"step {status.step:>6,}")]
     if status.loss is not None:
         parts.append(f"loss {status.loss:.4f}")
     parts += [f"{name} {value:.4f}" for name, value in values.items()]
     if best:
         parts[-1] += " *"
     if status.tokens_per_s:
-        parts.append(f"{status.tokens_per_s:,.0f} tokens/s")
+        parts.append(translate(f"{status.tokens_per_s:,.0f} tokens/s"))
     if status.seconds_left:
-        parts.append(f"{format_seconds(status.seconds_left)} left")
+        parts.append(translate(f"{format_seconds(status.seconds_left)} left"))
     return "  ".join(parts)
 
 

@@ -50,7 +50,13 @@ def test_help_imports_nothing_heavy(command):
     assert imported & HEAVY == set()
     ours = {name for name in imported if name.startswith("glasshead.")}
     assert {name for name in ours if not name.startswith("glasshead.cli")} <= {
-        *("glasshead.errors", "glasshead.lazy", "glasshead.observe", "glasshead.observe.viewer")
+        *(
+            "glasshead.errors",
+            "glasshead.lazy",
+            "glasshead.messages",
+            "glasshead.observe",
+            "glasshead.observe.viewer",
+        )
     }
 
 
