@@ -67,6 +67,8 @@ class GlassheadError(ValueError):
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
+        if hint:
+            self.add_note(f"hint: {hint}")  # below the message of a traceback
 
 
 class ConfigError(GlassheadError):

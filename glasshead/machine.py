@@ -119,6 +119,8 @@ def pick_device(name: str) -> "torch.device":
         raise ConfigError(
             f"device '{name}' computes nothing", hint="use --device cpu, cuda or cuda:1"
         )
+    if device.type not in ("cpu", "cuda"):
+        raise ConfigError(f"device '{name}' is not supported", hint="use --device cpu")
     n_gpus = torch.cuda.device_count()
     if device.type == "cuda" and (device.index or 0) >= n_gpus:
         raise ConfigError(

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -38,7 +39,7 @@ from glasshead.cli import (
 )
 from glasshead.cli.flags import GroupedCommand
 from glasshead.cli.help import LocalizedHelp
-from glasshead.cli.terminal import report
+from glasshead.cli.terminal import report, say
 from glasshead.errors import GlassheadError, InputError, did_you_mean
 from glasshead.messages import VARIABLE
 
@@ -65,6 +66,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "plan": plan.plan,
     "doctor": doctor.doctor,
 }
+CRASHED = 70  # EX_SOFTWARE
 _FIRST = {"train", "look", "import"}  # `--help` prints an empty line before these
 
 # typer ships its own copy of click, older versions use click itself; this is the class of either.
@@ -154,6 +156,7 @@ def run(args: Sequence[str]) -> int:
         report(*_explain_usage(error, args))
         return 2
     except (KeyboardInterrupt, typer.Abort):
+        say("stopped by Ctrl-C")
         return 130
     except BrokenPipeError:
         # The reader closed the pipe. Without this, Python complains when it closes stdout.
@@ -161,10 +164,32 @@ def run(args: Sequence[str]) -> int:
         return 1
     except OSError as error:
         if error.errno != errno.ENOSPC or error.filename is not None:
-            raise
+            return _report_crash(error)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         report("cannot write the output: no space left on device", "free some space")
         return 2
+    except Exception as error:
+        return _report_crash(error)
+
+
+def _report_crash(error: Exception) -> int:
+    """Write the traceback of a fault of this program to the cache; print one line about it."""
+    import traceback
+
+    text = "".join(traceback.format_exception(error))
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    path = cache / "glasshead" / f"crash-{os.getpid()}.txt"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"glasshead {__version__}: {sys.argv}\n{text}", encoding="utf-8")
+    except OSError:
+        sys.stderr.write(text)  # the only place left
+        return CRASHED
+    report(
+        f"glasshead failed ({type(error).__name__}); the details are in {path}",
+        "this is a fault of glasshead: report it with that file",
+    )
+    return CRASHED
 
 
 def _check_language() -> None:
