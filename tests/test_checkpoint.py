@@ -16,8 +16,10 @@ from safetensors.torch import load_file, save_file
 
 import glasshead
 from glasshead.checkpoint import RunFolder, State, load, load_parameters, parameters
-from glasshead.checkpoint.files import atomic_write, read_tensors, write_tensors
-from glasshead.errors import CheckpointError, InputError
+from glasshead.errors import CheckpointError
+from glasshead.files.checksums import CHECKSUMS
+from glasshead.files.tensors import read_tensors, write_tensors
+from glasshead.files.writing import atomic_write
 from glasshead.model.gpt import GPT
 from glasshead.text.tokenizer import ByteTokenizer
 from tests.training.cases import TEXT, new_model, new_run, trainer
@@ -194,7 +196,7 @@ def test_a_damaged_last_state_gives_way_to_the_previous_and_says_so(tmp_path, ca
     assert restored(run) == [(10, "previous.safetensors")]
     said = capsys.readouterr().err
     assert "last.safetensors is" in said
-    assert "previous.safetensors instead" in said
+    assert "going back to step 10" in said
     assert said.count("\n") == 1
     run.save_state(state_of(11))  # must not push the damaged one over the whole one
     assert restored(run) == [(11, "last.safetensors")]
@@ -234,6 +236,7 @@ def test_a_damaged_model_is_replaced_by_the_training_state(tmp_path, capsys, dam
 def test_parameters_of_another_shape_are_refused(tmp_path):
     path = tmp_path / "run"
     new_run(path)
+    (path / CHECKSUMS).unlink()  # as its hint says to who changes a file by hand
     about = json.loads((path / "config.json").read_text())
     about["model"]["d_ff"] = 29
     (path / "config.json").write_text(json.dumps(about))
@@ -281,6 +284,7 @@ BAD_CONFIGS = {
 def test_a_config_that_is_none_is_one_clear_error(tmp_path, case):
     text, message = BAD_CONFIGS[case]
     new_run(tmp_path / "run")
+    (tmp_path / "run" / CHECKSUMS).unlink()
     (tmp_path / "run" / "config.json").write_text(text)
     with pytest.raises(CheckpointError, match=message) as caught:
         load(tmp_path / "run")
@@ -306,11 +310,12 @@ def test_what_is_no_run_is_one_clear_error(tmp_path):
 
 def test_a_tokenizer_of_another_run_is_refused(tmp_path):
     new_run(tmp_path / "run")
+    (tmp_path / "run" / CHECKSUMS).unlink()
     ByteTokenizer().save(tmp_path / "run" / "tokenizer.json")
     with pytest.raises(CheckpointError, match="has 256 ids, the model"):
         load(tmp_path / "run")
     (tmp_path / "run" / "tokenizer.json").unlink()
-    with pytest.raises(InputError, match=r"tokenizer\.json"):
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json"):
         load(tmp_path / "run")
 
 
@@ -381,3 +386,41 @@ def test_a_file_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch):
     with atomic_write(tmp_path / "file") as file:
         file.write(b"new")
     assert done == ["file", "name", "folder"]
+
+
+@pytest.mark.parametrize("place", [0.5, 0.9, 0.999])
+def test_a_flipped_bit_in_a_state_is_found_and_the_previous_one_used(tmp_path, capsys, place):
+    run = new_run(tmp_path / "run")
+    for step in (10, 20):
+        run.save_state(State({"model.a": torch.arange(1009.0)}, {"step": step}))
+    last = run.state_files[0]
+    data = bytearray(last.read_bytes())
+    data[int(place * len(data))] ^= 4
+    last.write_bytes(data)
+    assert restored(run) == [(10, "previous.safetensors")]
+    assert "going back to step 10" in capsys.readouterr().err
+    assert (run.path / "state" / "damaged.safetensors").read_bytes() == data
+
+
+def test_zeroed_bytes_in_a_model_are_found(tmp_path):
+    run = new_run(tmp_path / "run")
+    file = run.path / "model.safetensors"
+    data = bytearray(file.read_bytes())
+    data[-48:] = b"\1" * 48
+    file.write_bytes(data)
+    with pytest.raises(CheckpointError, match="is not what was written"):
+        load(run.path)
+
+
+def test_a_changed_config_is_found_and_an_old_run_says_that_it_is_unverified(tmp_path, capsys):
+    run = new_run(tmp_path / "run")
+    file = run.path / "config.json"
+    file.write_text(file.read_text().replace('"dropout": 0.0', '"dropout": 0.5', 1) + " ")
+    with pytest.raises(CheckpointError, match=r"config\.json is damaged"):
+        load(run.path)
+    (run.path / CHECKSUMS).unlink()
+    save_file(load_file(run.path / "model.safetensors"), run.path / "model.safetensors")
+    load(run.path)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "unverified" in said

@@ -12,6 +12,7 @@ PACKAGE = ROOT / "glasshead"
 # A part imports itself and parts of earlier rows. Parts in one row do not know each other.
 ORDER = [
     ["errors", "lazy", "messages"],
+    ["files"],
     ["machine"],
     ["text", "attention"],
     ["model", "observe"],

@@ -9,13 +9,15 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from glasshead.checkpoint.files import atomic_path, atomic_write, write_tensors
 from glasshead.checkpoint.gguf_writer import check_gguf, write_gguf
 from glasshead.checkpoint.model_card import model_card
-from glasshead.checkpoint.run import KINDS, Run, RunConfig, check_parameters, parameters
+from glasshead.checkpoint.run import KINDS, Run, RunConfig, parameters
 from glasshead.checkpoint.run_folder import RunFolder
 from glasshead.checkpoint.safetensors_folder import SafetensorsFolder
 from glasshead.errors import CheckpointError
+from glasshead.files.checksums import add_checksums
+from glasshead.files.tensors import write_tensors
+from glasshead.files.writing import atomic_path, atomic_write
 from glasshead.model.pretrained import HoldingFamily, ParameterSource, family_for
 from glasshead.text.gguf_tokenizer import tokenizer_fields
 from glasshead.text.hugging_face import tokenizer_files
@@ -53,13 +55,13 @@ def export_model(run: str | Path | Run, out: str | Path) -> Exported:
     """
     folder, out = RunFolder.open(run.path if isinstance(run, Run) else run), Path(out)
     about = folder.config
-    with torch.device("meta"):
-        own = parameters(about.new_model())
     config: Any = KINDS[about.kind][0](**about.model)
     imported = about.data.get("imported", {})
     family = family_for(about.kind, config, imported.get("family"))
     tokenizer, tensors = folder.tokenizer(), SafetensorsFolder(folder.path)
-    check_parameters(own, tensors.shapes, folder.path / "model.safetensors")
+    file = folder.path / "model.safetensors"
+    with torch.device("meta"):
+        own = parameters(about.new_model_of(tensors.shapes, file))
     is_gguf = out.suffix.lower() == ".gguf"
     if is_gguf and out.is_dir():
         raise CheckpointError(
@@ -83,11 +85,12 @@ def export_model(run: str | Path | Run, out: str | Path) -> Exported:
     files["README.md"] = model_card(folder, out.name, family, exported.n_params).encode()
     with atomic_path(out) as new:
         new.mkdir()
-        with atomic_write(new / "model.safetensors") as file:
-            write_tensors(file, shapes, {"format": "pt"}, read)
+        with atomic_write(new / "model.safetensors") as written:
+            write_tensors(written, shapes, {"format": "pt"}, read)
+        add_checksums(new, files)
         for name, content in files.items():
-            with atomic_write(new / name) as file:
-                file.write(content)
+            with atomic_write(new / name) as written:
+                written.write(content)
     return exported
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from glasshead.checkpoint.gguf_reader import GGUFFile
 from glasshead.checkpoint.safetensors_folder import ForeignTensors, SafetensorsFolder, read_json
 from glasshead.errors import InputError, install_hint, near_file
+from glasshead.files.reading import read_small
 from glasshead.text.hugging_face import find_tokenizer
 from glasshead.text.tokenizer import Tokenizer
 
@@ -60,7 +61,7 @@ def kind_of(path: str | Path) -> Literal["run", "transformers", "gguf", "glass"]
         case ".gguf":
             return "gguf"
     try:
-        config = json.loads((path / "config.json").read_bytes())
+        config = json.loads(read_small(path / "config.json"))
     except (OSError, ValueError, RecursionError):
         return "run"
     theirs = isinstance(config, dict) and "model_type" in config and "format" not in config
@@ -110,7 +111,7 @@ def _read_extras(path: Path, config: dict[str, Any]) -> dict[str, Any]:
     }
     template = about.get("chat_template")
     if jinja.is_file() and jinja.stat().st_size < 1 << 20:
-        template = jinja.read_text(encoding="utf-8", errors="replace")
+        template = read_small(jinja, 1 << 20).decode(errors="replace")
     if isinstance(template, str):
         extras["chat_template"] = template
     if config.get("model_type") == "marian":

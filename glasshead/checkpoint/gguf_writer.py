@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glasshead.checkpoint.files import atomic_path
 from glasshead.checkpoint.gguf_reader import NAMES, gguf_package
 from glasshead.errors import ConfigError
+from glasshead.files.writing import atomic_path
 
 __all__ = ["check_gguf", "write_gguf"]
 

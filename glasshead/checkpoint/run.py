@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from glasshead.errors import CheckpointError, did_you_mean, nearest
+from glasshead.files.checksums import check_content
+from glasshead.files.reading import read_small
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.transformer import Encoder, Reader, Transformer, TransformerConfig
 from glasshead.text.tokenizer import Tokenizer
@@ -20,6 +22,9 @@ __all__ = [
 ]  # fmt: skip
 
 FORMAT = 1
+MOST_TABLES = 1 << 28  # bytes of what a model computes once, such as rotary angles
+_DIFFERENT = "config.json and this file are of different runs; put back the one that was changed"
+MOST_METRICS = 1 << 30  # bytes of metrics.jsonl: five million lines
 
 # Each kind of model: its config, and the module that it configures.
 KINDS: dict[str, tuple[type[Any], Callable[[Any], nn.Module]]] = {
@@ -43,6 +48,30 @@ class RunConfig:
     def lowercase(self) -> bool:
         """Whether the model is a translator that was trained on lowercase text."""
         return bool(self.data.get("pairs", {}).get("lowercase", False))
+
+    def new_model_of(self, shapes: Mapping[str, Tensor], file: Path) -> nn.Module:
+        """Make the model; raise CheckpointError before, unless `shapes` of a file are its own.
+
+        Settings that were damaged or made up could otherwise ask for any amount of memory.
+        """
+        for name, value in self.model.items():
+            most = len(shapes) if name in ("n_layers", "n_decoder_layers") else 2**40
+            if isinstance(value, int | float) and value > most:
+                raise CheckpointError(
+                    f"config.json has {name} {value}, which does not fit {file}", hint=_DIFFERENT
+                )
+        with torch.device("meta"):
+            model = self.new_model()
+        check_parameters(parameters(model), shapes, file)
+        size = sum(tensor.nbytes for tensor in shapes.values())
+        tables = sum(buffer.nbytes for buffer in model.buffers())
+        if tables > size + MOST_TABLES:
+            raise CheckpointError(
+                f"config.json asks for {tables / 1e9:,.1f} GB of tables beside the parameters of "
+                f"{file}",
+                hint=_DIFFERENT,
+            )
+        return self.new_model()
 
     def new_model(self) -> nn.Module:
         """Make the model, with random parameters."""
@@ -85,14 +114,18 @@ class Run:
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Read metrics.jsonl of a run's folder, without the half line that a kill may leave."""
-    file, found = folder / "metrics.jsonl", []
-    for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():
+    """Read metrics.jsonl of a run's folder, without lines that are not metrics."""
+    found = []
+    try:
+        lines = read_small(folder / "metrics.jsonl", MOST_METRICS, within=folder).splitlines()
+    except OSError:
+        return []
+    for line in lines:
         try:
             values = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
-        if isinstance(values, dict):
+        if isinstance(values, dict) and type(values.get("step")) is int:
             found.append(values)
     return found
 
@@ -116,7 +149,7 @@ def load_parameters(model: nn.Module, tensors: Mapping[str, Tensor], file: Path)
 
 def check_parameters(own: Mapping[str, Tensor], given: Mapping[str, Tensor], file: Path) -> None:
     """Raise CheckpointError unless the tensors of a file have the names and shapes of our own."""
-    hint = "config.json and this file are of different runs; put back the one that was changed"
+    hint = _DIFFERENT
     if odd := sorted(own.keys() ^ given.keys()):
         what = "lacks" if odd[0] in own else "has an unknown"
         more = f" and {len(odd) - 1} more do not fit" if len(odd) > 1 else ""
@@ -141,7 +174,8 @@ def read_config(path: Path) -> RunConfig:
         raise CheckpointError(f"{path} {what}", hint=hint)
     file = path / "config.json"
     try:
-        data = json.loads(file.read_bytes())
+        content = read_small(file, within=path)
+        data = json.loads(content)
     except OSError as error:
         raise CheckpointError(
             f"{path} is not a run: cannot read config.json: {error.strerror}",
@@ -162,6 +196,7 @@ def read_config(path: Path) -> RunConfig:
             f"{path} has format {form}, but this glasshead reads up to {FORMAT}",
             hint="install a newer glasshead",
         )
+    check_content(file, content)
     parts = {name: data.get(name) for name in ("model", "train", "data")}
     if not isinstance(data.get("kind"), str) or not all(
         isinstance(part, dict) for part in parts.values()

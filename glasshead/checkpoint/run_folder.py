@@ -13,13 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import Tensor, nn
 
-from glasshead.checkpoint.files import (
-    atomic_folder,
-    atomic_write,
-    read_tensors,
-    sync_folder,
-    write_tensors,
-)
 from glasshead.checkpoint.processes import ALONE, Processes
 from glasshead.checkpoint.run import (
     FORMAT,
@@ -28,10 +21,15 @@ from glasshead.checkpoint.run import (
     load_parameters,
     parameters,
     read_config,
+    read_metrics,
 )
 from glasshead.errors import CheckpointError
+from glasshead.files.checksums import add_checksums, check_content, has_checksums
+from glasshead.files.reading import read_small
+from glasshead.files.tensors import Like, TensorFile, damage_error, read_tensors, write_tensors
+from glasshead.files.writing import atomic_folder, atomic_write, sync_folder
 from glasshead.messages import translate
-from glasshead.text.tokenizer import Tokenizer, load_tokenizer
+from glasshead.text.tokenizer import Tokenizer, tokenizer_from_bytes
 
 if TYPE_CHECKING:
     from glasshead.checkpoint.sharded import ShardWriter
@@ -41,11 +39,10 @@ try:
 except ImportError:  # Windows: nothing there stops two processes from training one run
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Like", "RunFolder", "State", "load_run"]
+__all__ = ["DIGESTS", "RunFolder", "State", "load_run"]
 
-# Returns, by a tensor's name, the parameter that it is sharded like; None if it is not sharded.
-Like = Callable[[str], Tensor | None]
 Result = TypeVar("Result")
+DIGESTS = "digests.json"  # of a checkpoint in several files
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +92,7 @@ class RunFolder:
         with atomic_folder(path) as new:
             (new / "state").mkdir()
             run = cls(new, config)
-            with atomic_write(new / "tokenizer.json") as file:
-                file.write(tokenizer.to_json().encode())
+            run._write_small("tokenizer.json", tokenizer.to_json().encode())
             run.save_config(config)
             write_model(run)
         return cls(path, config)
@@ -106,13 +102,41 @@ class RunFolder:
         return cls(Path(path), read_config(Path(path)))
 
     def tokenizer(self) -> Tokenizer:
-        return load_tokenizer(self.path / "tokenizer.json")
+        file = self.path / "tokenizer.json"
+        try:
+            content = read_small(file, within=self.path)
+        except OSError as error:
+            raise CheckpointError(
+                f"cannot read the tokenizer {file}: {error.strerror}",
+                hint="restore it from a backup",
+            ) from None
+        check_content(file, content)
+        return tokenizer_from_bytes(content, str(file))
+
+    def new_model(self) -> nn.Module:
+        """Make the model, after checking config.json against the sizes in one of the files.
+
+        So it allocates no more than the parameters that are there need.
+        """
+        errors: list[CheckpointError] = []
+        for file in (self.path / "model.safetensors", *self.state_files):
+            try:
+                return self.config.new_model_of(_shapes(file, self.path), file)
+            except CheckpointError as error:
+                errors.append(error)
+        if any(state.is_dir() for state in self.states):
+            return self.config.new_model()
+        raise errors[0]
 
     def save_config(self, config: RunConfig) -> None:
         self.config = config
         text = json.dumps({"format": FORMAT, **asdict(config)}, indent=2, ensure_ascii=False)
-        with atomic_write(self.path / "config.json") as file:
-            file.write(f"{text}\n".encode())
+        self._write_small("config.json", f"{text}\n".encode())
+
+    def _write_small(self, name: str, content: bytes) -> None:
+        add_checksums(self.path, {name: content})
+        with atomic_write(self.path / name) as file:
+            file.write(content)
 
     def save_model(self, model: nn.Module, step: int) -> None:
         self.save_tensors(parameters(model), step)
@@ -180,12 +204,15 @@ class RunFolder:
         """
         last, previous = processes.broadcast(self.states)
         if not processes.broadcast(last.exists() or previous.exists()):
+            self.check_checkpoints()
             return False
 
-        def read(file: Path) -> None:
-            error = None
+        def read(file: Path) -> int:
+            error, step = None, 0
             try:
-                restore(_read_state(file, like), file)
+                state = _read_state(file, like, processes)
+                restore(state, file)
+                step = int(state.progress["step"])
             except CheckpointError as found:
                 error = found
             if not processes.all_true(error is None):
@@ -193,21 +220,81 @@ class RunFolder:
                     f"another process cannot read {file}",
                     hint="put the run into a folder that all processes can read",
                 )
+            return step
 
         if not last_is_good and processes.broadcast(previous.exists()):
             read(previous)
             return True
-        used, _ = _read_first([last, previous], read, processes.first)
-        if used == previous and processes.first and last.exists():
-            # Not as the last: the next save would make it the previous one, in place of a good one.
-            damaged = last.with_name(f"damaged{last.suffix}")
-            _remove(damaged)
-            os.replace(last, damaged)
+        try:
+            read(last)
+        except CheckpointError as error:
+            return self._go_back(error, read, processes)
+        if processes.first:
+            self.say_if_unverified(last)
         return True
+
+    def _go_back(
+        self, error: CheckpointError, read: Callable[[Path], int], processes: Processes
+    ) -> bool:
+        """Use the previous checkpoint instead of the last, which has this error.
+
+        Without a previous one, the last was the first of all: then the run starts at step 0 again.
+        """
+        last, previous = processes.broadcast(self.states)
+        has_previous = processes.broadcast(previous.exists())
+        if has_previous:
+            try:
+                step = read(previous)
+            except CheckpointError:
+                raise error from None
+        elif processes.broadcast(self._model_step() == 0):
+            step = 0
+        else:
+            raise error
+        if processes.first:
+            print(translate(f"{error}; going back to step {step}"), file=sys.stderr)
+            if last.exists():
+                # Not as the last: the next save would make it the previous one, in place of a good
+                # one.
+                damaged = last.with_name(f"damaged{last.suffix}")
+                _remove(damaged)
+                os.replace(last, damaged)
+        return has_previous
+
+    def check_checkpoints(self) -> None:
+        """Raise CheckpointError if the run was trained, but its checkpoints are gone."""
+        if any(state.exists() for state in self.states):
+            return
+        step = self._model_step()
+        steps = [step or 0, *(line["step"] for line in read_metrics(self.path))]
+        if max(steps) > 0:
+            raise CheckpointError(
+                f"{self.path} was trained up to step {max(steps)}, but its checkpoints, "
+                f"{self.state_files[0]} and {self.state_files[1].name}, are missing",
+                hint="restore them from a backup, or start a new run with its model: "
+                f"glasshead train TEXT --from {self.path}",
+            )
+
+    def _model_step(self) -> int | None:
+        """Return the step of model.safetensors; None if it cannot be read."""
+        try:
+            return int(TensorFile(self.path / "model.safetensors", self.path).metadata["step"])
+        except (OSError, ValueError, KeyError):
+            return None
+
+    def say_if_unverified(self, file: Path) -> None:
+        """Print a line if the run, or this file of it, was written without checksums."""
+        folder_known = has_checksums(self.path)
+        file_known = (file / DIGESTS).exists() if file.is_dir() else TensorFile(file).verified
+        if not (folder_known and file_known):
+            parts = "config.json and tokenizer.json" if file_known else file.name
+            what = f"{self.path}: {parts}" if folder_known or file_known else f"{self.path}"
+            print(translate(f"{what}: no checksums, loaded unverified"), file=sys.stderr)
 
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Keep other processes from training this run."""
+        (self.path / "state").mkdir(exist_ok=True)  # it may be a copy of the model alone
         with open(self.path / "state" / "lock", "wb") as file:
             if fcntl is not None:
                 try:
@@ -225,18 +312,19 @@ class RunFolder:
 def load_run(path: str | Path) -> Run:
     """Load the best parameters of a run, or those of its last checkpoint if they are damaged."""
     folder = RunFolder.open(path)
-    model = folder.config.new_model()
+    model = folder.new_model()
 
     def read(file: Path) -> int:
         if file.parent == folder.path:
-            tensors, about = read_tensors(file)
+            tensors, about = read_tensors(file, within=folder.path)
             load_parameters(model, tensors, file)
             return int(about.get("step", 0))
         state = _read_state(file)
         load_parameters(model, state.part("model."), file)
         return int(state.progress["step"])
 
-    _, step = _read_first([folder.path / "model.safetensors", *folder.states], read)
+    used, step = _read_first([folder.path / "model.safetensors", *folder.states], read)
+    folder.say_if_unverified(used)
     tokenizer, vocab_size = folder.tokenizer(), folder.config.model.get("vocab_size")
     if isinstance(vocab_size, int) and tokenizer.vocab_size > vocab_size:
         raise CheckpointError(
@@ -246,18 +334,29 @@ def load_run(path: str | Path) -> Run:
     return Run(model.eval(), tokenizer, folder.config, folder.path, step)
 
 
-def _read_state(file: Path, like: Like | None = None) -> State:
+def _read_state(file: Path, like: Like | None = None, processes: Processes = ALONE) -> State:
     if file.is_dir():
         from glasshead.checkpoint.sharded import read_shards
 
-        return State(*read_shards(file, like))
-    tensors, about = read_tensors(file, like)
+        return State(*read_shards(file, like, processes))
+    tensors, about = read_tensors(file, like, within=file.parent.parent)
     try:
         return State(tensors, dict(json.loads(about["progress"])))
     except (KeyError, ValueError, TypeError) as error:
         raise CheckpointError(
             f"{file} is not a checkpoint: {error!r}", hint="restore it from a backup"
         ) from None
+
+
+def _shapes(file: Path, folder: Path) -> dict[str, Tensor]:
+    """Return the parameters in a file, of a model or a checkpoint, on the meta device."""
+    try:
+        shapes = TensorFile(file, folder).meta_tensors()
+    except (OSError, ValueError) as error:
+        raise damage_error(file, error) from None
+    if file.parent == folder:
+        return shapes
+    return State(shapes, {}).part("model.")
 
 
 def _remove(path: Path) -> None:
@@ -271,9 +370,7 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _read_first(
-    files: list[Path], read: Callable[[Path], Result], warn: bool = True
-) -> tuple[Path, Result]:
+def _read_first(files: list[Path], read: Callable[[Path], Result]) -> tuple[Path, Result]:
     """Return the first file that can be read, and what `read` returns for it."""
     errors: list[CheckpointError] = []
     for file in files:
@@ -282,7 +379,7 @@ def _read_first(
         except CheckpointError as error:
             errors.append(error)
             continue
-        if errors and warn:
+        if errors:
             print(translate(f"{errors[0]}; using {file} instead"), file=sys.stderr)
         return file, found
     raise errors[0]

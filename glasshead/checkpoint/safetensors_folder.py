@@ -6,22 +6,21 @@ size: tensors are read only after everything is known to fit.
 
 import json
 import shlex
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from glasshead.checkpoint.files import DTYPES
-from glasshead.errors import InputError, did_you_mean
+from glasshead.errors import CheckpointError, InputError, did_you_mean
+from glasshead.files.checksums import check_content
+from glasshead.files.reading import read_small
+from glasshead.files.tensors import DTYPES, TensorFile, unique_keys
 
 __all__ = ["ForeignTensors", "SafetensorsFolder", "read_json"]
 
 _DOWNLOAD = "the file is damaged or not complete; download it again"
-_MOST_JSON = 64 << 20  # bytes; the largest tokenizers have 30 MB
 
 # A command for the user that converts a pickled file into safetensors.
 _CONVERT = (
@@ -49,7 +48,7 @@ class SafetensorsFolder:
         whole = folder / "model.safetensors"
         self._file_of: dict[str, Path] = {}
         self.shapes: Mapping[str, Tensor] = {}
-        self._opened: dict[Path, Any] = {}
+        self._opened: dict[Path, TensorFile] = {}
         if whole.exists():
             self._add(whole)
         elif index.exists():
@@ -61,22 +60,21 @@ class SafetensorsFolder:
     def read(self, name: str) -> Tensor:
         file = self._file_of[name]
         try:
-            return self._opened[file].get_tensor(name)
-        except (SafetensorError, OSError, ValueError, RuntimeError) as error:
+            return self._opened[file].read(name)
+        except (OSError, ValueError) as error:
             raise InputError(f"{file} is damaged: {error}", hint=_DOWNLOAD) from None
 
     def _add(self, file: Path, listed: set[str] | None = None) -> None:
         try:
-            opened: Any = safe_open(file, framework="pt")
-            _check_names(file)
-            found = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
-            about = {name: (s.get_shape(), str(s.get_dtype())) for name, s in found.items()}
+            opened = TensorFile(file)
+            about = opened.shapes
         except FileNotFoundError:
             raise InputError(
                 f"{file} is missing", hint="download the complete folder again"
             ) from None
-        except (SafetensorError, OSError, ValueError, RuntimeError, OverflowError) as error:
-            raise InputError(f"{file} is damaged: {error}", hint=_DOWNLOAD) from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise InputError(f"{file} is damaged: {reason}", hint=_DOWNLOAD) from None
         if listed is not None and (odd := sorted(about.keys() ^ listed)):
             what = "lacks" if odd[0] in listed else "has, unlike the index,"
             raise InputError(
@@ -111,32 +109,19 @@ def _shards(index: Path) -> dict[Path, set[str]]:
     return files
 
 
-def _check_names(file: Path) -> None:
-    """Raise ValueError if a name occurs twice, which the library does not notice."""
-    with open(file, "rb") as stream:
-        size = int.from_bytes(stream.read(8), "little")
-        json.loads(stream.read(size), object_pairs_hook=_unique_keys)
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
-        raise ValueError(f"'{twice}' occurs twice")
-    return found
-
-
 def read_json(file: Path) -> dict[str, Any]:
     """Read an object; raise InputError if the file is too large or has a field twice."""
     try:
-        if (size := file.stat().st_size) > _MOST_JSON:
-            raise ValueError(f"it has {size} bytes, more than {_MOST_JSON}")
-        data = json.loads(file.read_bytes(), object_pairs_hook=_unique_keys)
+        content = read_small(file)
+        check_content(file, content)
+        data = json.loads(content, object_pairs_hook=unique_keys)
     except OSError as error:
         raise InputError(
             f"cannot read {file}: {error.strerror}",
             hint="name a folder that `save_pretrained` of the transformers library wrote",
         ) from None
+    except CheckpointError:
+        raise
     except (ValueError, RecursionError) as error:
         raise InputError(f"{file} cannot be read: {error}", hint=_DOWNLOAD) from None
     if not isinstance(data, dict):

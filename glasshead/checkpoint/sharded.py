@@ -4,6 +4,7 @@
       progress.json         the counters
       __0_0.distcp, ...     tensors, by torch.distributed.checkpoint
       .metadata             where each of them is
+      digests.json          of all these files; each process has added those that it wrote
 
 Any number of processes can read either kind, also a single one.
 """
@@ -29,10 +30,13 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.tensor import DTensor
 
-from glasshead.checkpoint.files import atomic_write, sync_folder
-from glasshead.checkpoint.processes import Processes
-from glasshead.checkpoint.run_folder import Like
+from glasshead.checkpoint.processes import ALONE, Processes
+from glasshead.checkpoint.run_folder import DIGESTS
 from glasshead.errors import CheckpointError
+from glasshead.files.digest import digest_file
+from glasshead.files.reading import check_regular, read_small
+from glasshead.files.tensors import Like
+from glasshead.files.writing import atomic_write, sync_folder
 
 __all__ = ["ShardWriter", "full_tensor", "read_shards"]
 
@@ -82,6 +86,7 @@ class ShardWriter:
         def finish(future: Future[Any]) -> None:
             try:
                 future.result()
+                self._write_digests(folder)
                 if self._processes.first:
                     sync_folder(folder)
                     rename()
@@ -91,6 +96,26 @@ class ShardWriter:
                 self._renamed.set()
 
         pending.add_done_callback(finish)
+
+    def _write_digests(self, folder: Path) -> None:
+        """Collect the digests of all files in the first process, which writes them."""
+        rank, found = self._processes.rank, dict[str, str]()
+        names = [f"__{rank}_*.distcp", *([".metadata", "progress.json"] if rank == 0 else [])]
+        error: OSError | None = None
+        try:
+            found = {file.name: digest_file(file) for n in names for file in folder.glob(n)}
+        except OSError as caught:  # the others wait for this process all the same
+            error = caught
+        gathered: list[Any] = [None] * self._processes.size
+        dist.all_gather_object(gathered, found, group=self._processes.save_group)
+        if error:
+            raise error
+        if self._processes.first:
+            every = {name: one for part in gathered for name, one in part.items()}
+            if missing := {file.name for file in folder.iterdir()} - every.keys():
+                raise OSError(0, f"{min(missing)} was not written by any process")
+            with atomic_write(folder / DIGESTS) as file:
+                file.write(json.dumps(every, indent=2).encode())
 
     def wait(self) -> None:
         """Wait until the checkpoint that is being written is complete and has its name."""
@@ -105,10 +130,16 @@ class ShardWriter:
             ) from None
 
 
-def read_shards(folder: Path, like: Like | None = None) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read the tensors, sharded as `like` says, and the progress."""
+def read_shards(
+    folder: Path, like: Like | None = None, processes: Processes = ALONE
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read the tensors, sharded as `like` says, and the progress.
+
+    Each process checks some of the files; the caller asks all of them whether they succeeded.
+    """
     try:
-        progress = dict(json.loads((folder / "progress.json").read_bytes()))
+        _check_digests(folder, processes)
+        progress = dict(json.loads(read_small(folder / "progress.json")))
         reader = _Reader(folder)
         found = reader.read_metadata().state_dict_metadata
         tensors = {name: _allocate(about, like and like(name)) for name, about in found.items()}
@@ -119,6 +150,20 @@ def read_shards(folder: Path, like: Like | None = None) -> tuple[dict[str, Tenso
             f"{folder} is damaged: {_first_line(error)}", hint="restore it from a backup"
         ) from None
     return tensors, progress
+
+
+def _check_digests(folder: Path, processes: Processes) -> None:
+    """Raise ValueError if a file is not what was written."""
+    if not (folder / DIGESTS).exists():  # an old run
+        return
+    known = json.loads(read_small(folder / DIGESTS, 1 << 24))
+    there = {file.name for file in folder.iterdir()} - {DIGESTS}
+    if odd := sorted(there ^ known.keys()):
+        raise ValueError(f"{odd[0]} is {'missing' if odd[0] in known else 'not part of it'}")
+    for name in sorted(known)[processes.rank :: processes.size]:
+        check_regular(folder / name)
+        if digest_file(folder / name) != known[name]:
+            raise ValueError(f"{name} is not what was written")
 
 
 def _allocate(about: Any, like: Tensor | None) -> Tensor:
@@ -133,7 +178,7 @@ class _Reader(FileSystemReader):
     """Reads .metadata, which torch pickles, without running any code in it."""
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
-        text = (Path(self.path) / ".metadata").read_bytes()
+        text = read_small(Path(self.path) / ".metadata", 1 << 30)
         metadata = _SafeUnpickler(io.BytesIO(text)).load()
         if not isinstance(metadata, Metadata):
             raise ValueError(".metadata has another content")

@@ -57,7 +57,7 @@ def ladder(
     from glasshead.machine import settle_half_precision
 
     settle_half_precision()  # before torch computes anything
-    from glasshead.checkpoint.files import atomic_write
+    from glasshead.files.writing import atomic_write
     from glasshead.lab.ladder import climb, read_text, summaries
     from glasshead.lab.ladder_figure import as_json, draw, label_font, tables
     from glasshead.lab.rungs import parse_rungs

@@ -13,6 +13,8 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from glasshead.errors import InputError
+from glasshead.files.checksums import check_content
+from glasshead.files.reading import read_small
 from glasshead.text.bpe import VISIBLE_BYTES, BPETokenizer, check_ids, split_gpt2_words
 from glasshead.text.piece_tokenizer import PieceTokenizer
 from glasshead.text.tokenizer import (
@@ -167,9 +169,9 @@ def _read_wordpieces(file: Path) -> Tokenizer:
 
 def _bytes(file: Path) -> bytes:
     try:
-        if (size := file.stat().st_size) > _LARGEST_FILE:
-            raise _damaged_file(file, f"it is too large ({size} bytes)")
-        return file.read_bytes()
+        content = read_small(file)
+        check_content(file, content)
+        return content
     except OSError as error:
         raise InputError(f"cannot read {file}: {error.strerror}", hint="check the folder") from None
 

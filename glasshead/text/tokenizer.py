@@ -19,6 +19,7 @@ import tokenizers
 from numpy.typing import NDArray
 
 from glasshead.errors import ConfigError, InputError, UnknownCharacterError, did_you_mean
+from glasshead.files.reading import read_small
 from glasshead.text.base_tokenizer import (
     VERSION,
     Encoded,
@@ -127,13 +128,19 @@ class StreamDecoder:
 def load_tokenizer(path: str | Path) -> Tokenizer:
     """Load a `tokenizer.json` of any kind."""
     try:
-        text = Path(path).read_bytes().decode("utf-8")
+        content = read_small(path)
     except OSError as error:
         raise InputError(f"cannot read the tokenizer {path}: {error.strerror}", _NAME) from None
+    return tokenizer_from_bytes(content, str(path))
+
+
+def tokenizer_from_bytes(content: bytes, name: str) -> Tokenizer:
+    """Load a tokenizer from the content of a file."""
+    try:
+        return tokenizer_from_json(content.decode("utf-8"), name)
     except UnicodeDecodeError as error:
         reason = f"invalid UTF-8 at byte {error.start}"
-        raise InputError(f"{path} is not a tokenizer: {reason}", _NAME) from None
-    return tokenizer_from_json(text, str(path))
+        raise InputError(f"{name} is not a tokenizer: {reason}", _NAME) from None
 
 
 _OWN = ("char", "byte", "word", "pieces", "marian")  # kinds that are stored in our own format

@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 from glasshead.checkpoint import RunFolder, State, load_parameters, parameters
-from glasshead.checkpoint.files import read_tensors
 from glasshead.checkpoint.processes import ALONE, Processes
 from glasshead.errors import CheckpointError, ConfigError, NotFiniteError
+from glasshead.files.tensors import read_tensors
 from glasshead.training.config import TrainConfig
 from glasshead.training.cuda_graph import StepGraph
 from glasshead.training.ema import EMA

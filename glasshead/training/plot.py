@@ -3,8 +3,8 @@
 import io
 from pathlib import Path
 
-from glasshead.checkpoint.files import atomic_write
 from glasshead.checkpoint.run import read_metrics
+from glasshead.files.writing import atomic_write
 
 __all__ = ["draw_losses", "smooth"]
 

@@ -133,6 +133,12 @@ def resume_run(
             f"{path} was trained on {dataset.name}, not on {task_name}",
             hint=f"leave the files out: glasshead train --resume {path}",
         )
+    if dataset.example and "sources" not in run.config.data:
+        raise CheckpointError(
+            f"{path} was imported, not trained here: there is no training to resume",
+            hint=f"start a new run with its model: {dataset.example} --from {path}",
+        )
+    run.check_checkpoints()
     saved = _saved_settings(dataset, run.config)
     for name, value in flags.items():
         if name not in CHANGEABLE and value != saved.get(name):
@@ -145,7 +151,7 @@ def resume_run(
     changes = _check_flags(dataset, changes, context)
     if "device" in changes:
         changes = {"graph": "auto", **changes}
-    model, about = run.config.new_model(), run.config.data
+    model, about = run.new_model(), run.config.data
     train = _make_train_config(dataset, {**run.config.train, **changes}, path).resolve_auto(model)
     context.processes.check_device(train.device)
     files: dict[str, Any] = {name: about[name] for name in ("sources", "val") if name in about}

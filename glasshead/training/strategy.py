@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from glasshead.checkpoint.processes import Processes
-from glasshead.checkpoint.run_folder import Like
+from glasshead.files.tensors import Like
 from glasshead.training.config import TrainConfig
 from glasshead.training.task import Task
 

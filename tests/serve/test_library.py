@@ -166,14 +166,14 @@ def rewrite(name, text):
                 "config.json",
                 '{"format": 1, "kind": "gtp", "model": {}, "train": {}, "data": {}}',
             ),
-            "unknown kind",
+            "config.json is damaged",
         ),
         (
             rewrite(
                 "config.json",
                 '{"format": 1, "kind": "gpt", "model": {"x": 1}, "train": {}, "data": {}}',
             ),
-            "does not describe",
+            "config.json is damaged",
         ),
         (remove("model.safetensors"), "model.safetensors is missing"),
         (cut("model.safetensors"), "damaged"),

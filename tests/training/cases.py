@@ -134,7 +134,7 @@ def metrics(path: Path) -> list[dict[str, Any]]:
 
 def same_ending(one: Path, other: Path) -> None:
     """Both runs came to the same parameters, state, metrics and samples, bit for bit."""
-    from glasshead.checkpoint.files import read_tensors
+    from glasshead.files.tensors import read_tensors
 
     assert metrics(one) == metrics(other)
     for name in ("model.safetensors", "samples.txt"):

@@ -217,6 +217,7 @@ def test_metadata_cannot_run_anything(folder, tmp_path):
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "harm"),)
 
+    (tmp_path / "last" / "digests.json").unlink()
     (tmp_path / "last" / ".metadata").write_bytes(pickle.dumps(Harm()))
     with pytest.raises(CheckpointError, match=r"asks for posix\.mkdir"):
         read_shards(tmp_path / "last")
@@ -326,6 +327,7 @@ def test_under_torchrun_a_run_of_the_same_settings_is_gone_on_with(made, cli, mo
 
 def test_a_setting_that_is_younger_than_a_run_has_its_default(made):
     shutil.copytree(made / "one", made / "older")
+    (made / "older" / "checksums.json").unlink()
     file = made / "older" / "config.json"
     config = json.loads(file.read_text())
     assert config["data"]["text"].pop("portable") is False

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from glasshead.checkpoint import load, parameters
-from glasshead.checkpoint.files import read_tensors
 from glasshead.errors import CheckpointError, ConfigError
+from glasshead.files.tensors import read_tensors
 from glasshead.training.config import TrainConfig
 from glasshead.training.loop import Trainer
 from glasshead.training.schedule import SCHEDULES
@@ -161,12 +161,24 @@ def test_a_torn_line_before_the_checkpoint_is_cut_off_too(tmp_path):
     assert steps == [3, 6, 12, 15, 18, 21]
 
 
-def test_a_damaged_last_state_costs_only_the_steps_since_the_previous(tmp_path, whole, capsys):
+@pytest.mark.parametrize("damage", ["cut", "bit", "zeros"])
+def test_a_damaged_last_state_costs_only_the_steps_since_the_previous(
+    tmp_path, whole, capsys, damage
+):
     trainer(tmp_path / "run", Interrupts(17)).train()
     last = tmp_path / "run" / "state" / "last.safetensors"
-    last.write_bytes(last.read_bytes()[:-1])
+    data = last.read_bytes()
+    middle = len(data) * 2 // 3
+    one = bytes([data[middle] ^ 1])
+    damaged = {
+        "cut": data[:-1],
+        "bit": data[:middle] + one + data[middle + 1 :],
+        "zeros": data[:middle] + bytes(512) + data[middle + 512 :],
+    }
+    last.write_bytes(damaged[damage])
     trainer(tmp_path / "run").train()
-    assert "previous.safetensors instead" in capsys.readouterr().err
+    assert "last.safetensors is damaged" in (said := capsys.readouterr().err)
+    assert "going back to step" in said
     same_ending(tmp_path / "run", whole)
 
 
@@ -178,6 +190,7 @@ def test_a_run_killed_before_its_first_save_starts_as_it_would_have(tmp_path, wh
 
 def test_a_state_that_does_not_fit_is_refused(tmp_path):
     trainer(tmp_path / "run", Interrupts(10)).train()
+    (tmp_path / "run" / "checksums.json").unlink()
     about = json.loads((tmp_path / "run" / "config.json").read_text())
     about["model"]["d_model"] = 28
     (tmp_path / "run" / "config.json").write_text(json.dumps(about))

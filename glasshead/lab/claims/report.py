@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from glasshead.checkpoint.files import atomic_write
 from glasshead.errors import InputError
+from glasshead.files.writing import atomic_write
 from glasshead.lab.claims import claim_modules, load_claim
 from glasshead.lab.claims.drawing import render
 from glasshead.lab.claims.report_docs import markdown

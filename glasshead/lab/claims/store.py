@@ -18,8 +18,8 @@ from typing import Any
 
 import glasshead.lab.claims as package
 from glasshead import __version__
-from glasshead.checkpoint.files import atomic_write
 from glasshead.errors import InputError, NotFiniteError
+from glasshead.files.writing import atomic_write
 from glasshead.lab.claims.claim import Evidence, Finding
 from glasshead.lab.claims.stats import Interval
 from glasshead.lab.claims.verdict import Verdict

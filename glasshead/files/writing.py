@@ -1,0 +1,103 @@
+"""Write files that are complete or absent."""
+
+import errno
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import BinaryIO
+
+from glasshead.errors import CheckpointError
+
+__all__ = [
+    "atomic_folder", "atomic_path", "atomic_write", "sync_file", "sync_folder",
+    "write_error",
+]  # fmt: skip
+
+
+@contextmanager
+def atomic_write(path: Path, before: Callable[[], None] = lambda: None) -> Iterator[BinaryIO]:
+    """Yield a file to write to. It replaces `path` once it is complete and on the disk.
+
+    `before` is called right before the replacement.
+    """
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        with open(temporary, "wb") as file:
+            yield file
+            sync_file(file)
+        before()
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def sync_file(file: BinaryIO) -> None:
+    """Bring what was written to the disk, where the file system can do that."""
+    file.flush()
+    _sync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the renames in a folder to the disk."""
+    with suppress(PermissionError):  # Windows cannot open folders, and does not need it
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            _sync(handle)
+        finally:
+            os.close(handle)
+
+
+def _sync(handle: int) -> None:
+    try:
+        os.fsync(handle)
+    except OSError as error:  # some network folders cannot; a full or broken disk is an error
+        if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP):
+            raise
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield a folder to write into. It becomes `path` at the end, or is removed on an error."""
+    new = path.with_name(f".{path.name}.new")
+    try:
+        shutil.rmtree(new, ignore_errors=True)  # left by a kill
+        new.mkdir(parents=True)
+        yield new
+        os.replace(new, path)
+        sync_folder(path.parent)
+    except BaseException as error:
+        shutil.rmtree(new, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise write_error(f"cannot create the folder {path}", error) from None
+        raise
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a path of our own, for a file or a folder. It becomes `path` at the end."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=f".{path.name}.", suffix=".new", dir=path.parent) as own:
+            yield Path(own, path.name)
+            os.replace(Path(own, path.name), path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise write_error(f"cannot write {path}", error) from None
+
+
+def write_error(what: str, error: OSError) -> CheckpointError:
+    """
+    >>> str(write_error("cannot create the folder a/b", NotADirectoryError(20, "Not a directory")))
+    'cannot create the folder a/b: a file is in the way'
+    """
+    why, hint = error.strerror or error, "choose another --out"
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        why = "a file is in the way"
+    elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+        hint = "make room, or choose another --out"
+    return CheckpointError(f"{what}: {why}", hint=hint)
