@@ -324,3 +324,22 @@ def test_examples_that_did_not_come_are_asked_for_again(page, served):
     page.locator("#theme").click()
     page.wait_for_selector(WORD)
     page.troubles.clear()  # the browser tells of the failed request
+
+
+def test_look_recovers_by_itself_when_the_server_returns(page, served):
+    page.route("**/api/look", lambda route: route.abort())
+    page.goto(f"{served.url}/#view=look&model=reader&lang=en")
+    page.wait_for_selector(".problem:has-text('does not answer')")
+    page.unroute("**/api/look")
+    page.wait_for_selector(WORD)
+    page.troubles.clear()  # the browser tells of the failed requests
+
+
+def test_back_is_one_step_for_each_look_not_for_each_pause_in_typing(page, served):
+    opened(page, served, f"model=reader&lang=en&text={TEXT}")
+    for draft in ("那个小猫。", "那个小猫饿坏了。", "那个蝴蝶飞走了。"):
+        page.fill(".asking textarea", draft)
+        shows(page, draft)
+    page.keyboard.press("Enter")
+    page.go_back()
+    shows(page, TEXT)

@@ -17,6 +17,7 @@ import "./look_words.js";
 styles("views/look.css");
 
 const FIRST = 120; // milliseconds that the picture waits for the answer, to appear with it
+const AGAIN = 2000; // milliseconds, after which a server that did not answer is asked again
 const MOST = 1500; // answers that a saved page has besides those it was given
 
 /** @import { Pin, Ranking, Thumb, Way } from "./look_choice.js" */
@@ -153,6 +154,7 @@ function mount(root, { entry, state, api }) {
       if (error.status === 404 && !fresh) return show(now, true);
       bar.tell("");
       clear(problem(error, t));
+      if (error.message === "unreachable") setTimeout(() => past() || show(now), AGAIN);
     } finally {
       if (!past()) root.classList.remove("busy");
     }

@@ -79,7 +79,9 @@ export function textBar({ entry, state, api, again }) {
   const field = h("textarea", {
     rows: 1, "aria-label": t("look.text"), spellcheck: "false", autocomplete: "off",
   });
-  const typed = after(500, submit);
+  /** @type {string | null} */
+  let draft = null; // what was read in a pause of typing: the next text takes its place
+  const typed = after(500, () => submit(true));
   field.addEventListener("input", (event) => {
     grow();
     if (!(/** @type {InputEvent} */ (event).isComposing)) typed();
@@ -111,12 +113,15 @@ export function textBar({ entry, state, api, again }) {
   const sized = new ResizeObserver(grow); // also when the style sheet arrives
   sized.observe(form);
 
-  function submit() {
+  function submit(pause = false) {
     typed.cancel();
     const text = field.value;
     if (!text.trim()) return;
-    if (text === shown(state.get())) again();
-    else state.set({ text, ...FRESH }, { push: true });
+    const now = shown(state.get());
+    const push = draft === null || draft !== now;
+    draft = pause ? text : null;
+    if (text === now) again();
+    else state.set({ text, ...FRESH }, { push });
   }
 
   /** @param {Where} now */
