@@ -84,6 +84,8 @@ def ranking_lines(
     flags = {"hide_sink": view.config.hide_sink, "ratio": view.config.ratio}
     for name in (name for name, is_set in flags.items() if is_set):
         yield Text(words[name], style="dim")
+    if len(heads) > 1 and view.may_be_sink(found[0].head[0]):
+        yield Text(words["besides"], style="dim")
     full = full_bar(max(one.weight for one in found))
     if full != 1:
         yield Text(words["full bar"].format(x=f"{full:g}"), style="dim")

@@ -81,6 +81,8 @@ def looks_sheet(
             f"{found.values.shape[1]:,}",
             hint="choose one head with --layer and --head, or leave out -o",
         )
+    if view.may_be_sink(ranked[0][0]):
+        notes.append(text["besides"])
     if len(heads) > MAX_HEADS:
         notes.append(text["ranked"].format(n=len(ranked), all=len(heads)))
     return Sheet("map", _title(view, what), notes, [found], _scale(view), lang,

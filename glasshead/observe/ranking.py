@@ -62,7 +62,10 @@ def standout_heads(view: View) -> list[StandoutHead]:
 def strongest_keys(
     view: View, heads: Sequence[Head], wanted: str | Word, k: int
 ) -> list[StrongKey]:
-    """Return the keys with the most weight: k keys of one head, or one key of each of k heads."""
+    """Return the keys with the most weight: k keys of one head, or one key of each of k heads.
+
+    Of several heads the key is the one by which they are ranked: not the sink, unless it is all.
+    """
     if k < 1:
         raise InputError(f"--top ({k}) must be at least 1", hint="try --top 10")
     found, ranked = view.word_rows(heads, wanted)
@@ -70,6 +73,8 @@ def strongest_keys(
     n = k if len(heads) == 1 else 1
     shown: list[StrongKey] = []
     for head, row in zip(ranked[:k], found.values.nan_to_num(0), strict=False):
+        if len(heads) > 1 and view.may_be_sink(head[0]) and bool((row[1:] > 0).any()):
+            row = row.index_fill(0, torch.tensor(0), 0)
         top = row.topk(min(n, len(row)))
         for weight, place in zip(top.values.tolist(), top.indices.tolist(), strict=True):
             if weight > 0 or not shown:

@@ -170,7 +170,8 @@ class View:
     def word_rows(self, heads: Sequence[Head], wanted: str | Word) -> tuple[Map, list[Head]]:
         """Return the weights of a word: a row for each head in whose text it is, and these heads.
 
-        The heads with the largest weight come first, at most 64 of them.
+        The heads with the largest weight come first, at most 64 of them. Weight on the first word
+        counts only where it is no sink (`may_be_sink`): else heads that look nowhere lead.
         """
         found: list[tuple[float, Head, Tensor]] = []
         cols: list[Word] = []
@@ -182,12 +183,17 @@ class View:
                 word = at[head[0]]
                 part, whole = slice(word.start, word.stop), Word("", 0, word.stop - word.start)
                 row = self.word_weights(head, part, [whole], cols)[0]
-                found.append((float(row.nan_to_num(0).max()), head, row))
+                beside = row[1:] if self.may_be_sink(head[0]) and len(row) > 1 else row
+                found.append((float(beside.nan_to_num(0).max()), head, row))
         found.sort(key=lambda one: -one[0])
         ranked = [head for _, head, _ in found[:MAX_HEADS]]
         values = torch.stack([row for _, _, row in found[:MAX_HEADS]])
         names = [self.name(head) for head in ranked]
         return Map("", values, names, self._column_labels(cols)), ranked
+
+    def may_be_sink(self, layer: int) -> bool:
+        """Whether the first column is the text's own first word, on which heads rest."""
+        return not self.config.hide_sink and self.trace.layer(layer).kind == "self"
 
     def _column_labels(self, cols: list[Word]) -> list[str]:
         return labels(cols[1:] if self.config.hide_sink else cols)

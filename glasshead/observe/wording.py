@@ -85,6 +85,7 @@ TEXTS: dict[Language, dict[str, str]] = {
         "uniform": "equal attention: {x}",
         "next": "Go on with:",
         "full bar": "A full bar is {x}.",
+        "besides": "Heads are ranked by their weight on words other than the first (sink).",
         "looking": "what ‘{word}’ looks at most, head by head (layer:head)",
     },
     "zh": {
@@ -111,6 +112,7 @@ TEXTS: dict[Language, dict[str, str]] = {
         "uniform": "平均注意力：{x}",
         "next": "接着可以：",
         "full bar": "满格为 {x}。",
+        "besides": "按第一个词（汇点）以外的权重给各头排名。",
         "looking": "“{word}”最看哪里（层:头）",
     },
 }

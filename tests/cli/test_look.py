@@ -97,7 +97,7 @@ def test_where_a_word_looks_ranked(cli, run):
             assert one["weight"] == pytest.approx(float(row[one["place"]]))
             assert one["word"] == TEXT[one["place"]]
     out = cli("look", run, TEXT, "--from", "它", "--top", "4").out
-    assert [line.split()[0] for line in out.splitlines()[2:]] == [
+    assert [line.split()[0] for line in out.splitlines()[3:]] == [
         f"{one['layer']}:{one['head']}" for one in last
     ]
 

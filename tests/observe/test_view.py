@@ -3,6 +3,9 @@
 import pytest
 import torch
 
+from glasshead.attention.hooks import Layer
+from glasshead.attention.mask import Mask
+from glasshead.attention.scores import Scoring
 from glasshead.errors import InputError
 from glasshead.generation.opening import open_inspectable
 from glasshead.observe.inspectable import RecordConfig
@@ -14,6 +17,8 @@ from glasshead.observe.ranking import (
     strongest_keys,
     token_at,
 )
+from glasshead.observe.trace import Trace
+from glasshead.observe.trace_storage import LayerTrace, RecordedCall
 from glasshead.observe.view import View, ViewConfig
 from glasshead.observe.words import merge
 from glasshead.text.tokenizer import CharTokenizer
@@ -135,7 +140,10 @@ def test_glances_of_one_head_and_of_all(trace):
     assert len(every) == 12
     assert [g.weight for g in every] == sorted((g.weight for g in every), reverse=True)
     for g in every:
-        assert g.weight == pytest.approx(float(view.head(g.head).values[at].max()))
+        assert g.place > 0  # a head that rests on the first word says nothing about this one
+        assert g.weight == pytest.approx(float(view.head(g.head).values[at, 1:].max()))
+    first = strongest_keys(view, view.heads(), cols[0], 3)  # which sees nothing else
+    assert [(g.place, g.weight) for g in first] == [(0, pytest.approx(1))] * 3
     hidden = strongest_keys(View(trace, ViewConfig(hide_sink=True)), [(2, 3)], "它", 5)
     assert all(cols[g.place].text == g.word and g.place > 0 for g in hidden)
 
@@ -166,3 +174,19 @@ def test_layers_can_be_chosen(tmp_path):
     assert list(view.names.values()) == ["2"]
     assert view.trace.shape(2) == (1, 4, 7, 7)
     assert told == [(0, 1), (1, 1)]
+
+
+def test_heads_that_rest_on_the_first_word_are_not_ranked_first():
+    T, layer = 5, Layer(0, "attention", "self")
+    k = torch.eye(T).expand(1, 1, T, T)
+    q = torch.zeros(1, 3, T, T)
+    q[:, 0, :, 0], q[:, 1, :, 2], q[:, 2, :, 3] = 9, 2, 3
+    hidden = torch.ones(T, T).triu(1).bool()
+    lse = (q @ k.mT).masked_fill(hidden, -torch.inf).logsumexp(-1)
+    trace = Trace([layer], tokens=list("abcde"))
+    call = RecordedCall(0, T, 0, T, Mask(causal=True), Scoring(1.0))
+    trace.layer_traces[0] = LayerTrace(layer, (1, 3, T, T), [call], q, k, lse)
+    found = strongest_keys(View(trace, ViewConfig(tokens=True)), [(0, h) for h in range(3)], "e", 3)
+    assert [(g.head[1], g.word) for g in found[:2]] == [(2, "d"), (1, "c")]
+    assert found[2].head == (0, 0)
+    assert found[2].weight < 0.01
