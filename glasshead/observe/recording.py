@@ -81,7 +81,8 @@ def observing(
         keep: "tensors" keeps q, k and lse: exact tiles, and statistics when asked for.
             "statistics" measures each layer as it runs (on a GPU, those of a short text together)
             and keeps only the result. "both" does both.
-        ids: (B, T) token ids, for the statistics that compare tokens.
+        ids: (B, T) token ids, for the statistics that compare tokens. When None, those that the
+            model's token embedding gets, unless it also reads another text (encoder-decoder).
         tokens, source_tokens: labels of the positions (`Trace.tokens`).
         top_k: how many keys of each row the statistics name.
         in_memory: bytes of tensors to keep in memory; the rest goes to temporary files.
@@ -105,7 +106,8 @@ def observing(
     if progress is not None:
         progress(0, len(selected))
     recorder = _Recorder(trace, keep, TensorStorage(in_memory, folder), progress)
-    with attach_hooks({m: _RecordHook(layer, m, recorder) for layer, m in selected}):
+    hooks = {m: _RecordHook(layer, m, recorder) for layer, m in selected}
+    with attach_hooks(hooks), _record_ids(model, trace):
         yield trace
     recorder.pending.measure()
     if not recorder.calls:
@@ -114,6 +116,43 @@ def observing(
             hint="call the model inside `with observing(model)`; if you did, its attention does "
             "not go through the interface that hooks can see",
         )
+
+
+@contextmanager
+def _record_ids(model: nn.Module, trace: Trace) -> Iterator[None]:
+    """Set `trace.ids` to the ids that the token embedding gets, if they are not known."""
+    embedding = _token_embedding(model)
+    if trace.ids is not None or embedding is None:
+        yield
+        return
+    known: list[Tensor] = []
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def add(module: nn.Module, args: tuple[Any, ...]) -> None:
+        new = args[0] if args else None
+        if not isinstance(new, Tensor) or new.dim() != 2 or new.is_floating_point():
+            return
+        known.append(new.detach().clone())
+        fits = len({len(x) for x in known}) == 1
+        trace.ids = torch.cat(known, 1) if fits else None
+
+    handle = embedding.register_forward_pre_hook(add)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def _token_embedding(model: nn.Module) -> nn.Module | None:
+    """Return the embedding of the only text that a model reads."""
+    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        return None
+    find = getattr(model, "get_input_embeddings", lambda: getattr(model, "embedding", None))
+    try:
+        found = find()
+    except NotImplementedError:
+        return None
+    return found if isinstance(found, nn.Embedding) else None
 
 
 class _RecordHook(AttentionHook):

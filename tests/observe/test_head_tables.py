@@ -70,3 +70,28 @@ def test_the_largest_score_is_that_of_the_whole_map(dtype):
     assert torch.equal(seen.largest_score, seen.row_max.amax(-1))
     empty = observe(q[:, :, :0].to(dtype), k.to(dtype))
     assert empty.largest_score.eq(-torch.inf).all()
+
+
+@pytest.mark.parametrize("keep", ["tensors", "statistics"])
+def test_ids_are_those_that_the_model_reads(keep):
+    model, given = new_gpt(), ids(2, 13)
+    with torch.no_grad():
+        with observing(model, ids=given, keep=keep) as expected:
+            model(given)
+        with observing(model, keep=keep) as trace:
+            model(given)
+    assert torch.equal(trace.ids, given)
+    assert torch.equal(trace.table("induction"), expected.table("induction"))
+    assert not model.embedding._forward_pre_hooks
+
+
+@torch.no_grad()
+def test_ids_grow_while_a_model_of_transformers_writes():
+    pytest.importorskip("transformers")
+    from tests.observe.test_transformers import build, inputs
+
+    model = build("llama")
+    with observing(model) as trace:
+        out = model.generate(**inputs(model, "left", T=7), max_new_tokens=5, min_new_tokens=5)
+    assert torch.equal(trace.ids, out[:, :-1])  # the last token is not read
+    assert trace.statistics(0).induction is not None

@@ -26,6 +26,7 @@ def test_statistics_follow_a_text_that_grows_and_ids_that_are_set_later():
         model(ids[:, 7:], past_key_values=first.past_key_values)
         assert trace.statistics(0).entropy.shape[-1] == T
         assert (trace.cells(0, 0, level=0).mean - trace.tile(0, 0)).abs().max() < 1e-6
+    trace.ids = None
     assert trace.statistics(0).induction is None
     trace.ids = ids
     assert trace.statistics(0).induction is not None
