@@ -353,7 +353,9 @@ def _arrays(raw: Any) -> Any:
         return
     if not hasattr(raw, "shape"):
         if hasattr(raw, "__dict__"):
-            yield from _arrays(list(vars(raw).values()))
+            named = vars(raw)
+            first = [named[n] for n in ("context", "out", "output") if n in named]
+            yield from _arrays([*first, *named.values()])
         return
     array = np.asarray(raw)
     if array.dtype.kind == "f" or str(array.dtype) == "bfloat16":

@@ -26,10 +26,13 @@ class TargetReading:
     causal: bool = False  # built in; a flag of the caller's is in the case
     flag: bool = False
     tolerance: float = 1e-8
-    notes: tuple[str, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)  # a window that is built in
+    one_memory: bool = False  # keys and values are made of the same tensor
 
     def case(self, case: Case) -> Case:
-        return case if self.flag else replace(case, causal=self.causal)
+        causal = case.causal if self.flag else self.causal
+        v = case.k if self.one_memory else case.v
+        return replace(case, causal=causal, v=v, options={**self.options, **case.options})
 
 
 def reference(case: Case, reading: TargetReading, mistake: Mistake = NONE) -> Work:
@@ -65,7 +68,7 @@ def explain(
     for reading in readings:
         usable = [m for m in MISTAKES if m.family != "causal" or _is_causal(reading, seen)]
         for mistake in usable:
-            if all(fits(each, reading, mistake) for each in seen):
+            if _explains(seen, reading, mistake):
                 return mistake, reading
         found = _fit_number(seen, reading)
         if found is not None:
@@ -75,9 +78,17 @@ def explain(
             for mistake in pairs():
                 if mistake.family == "causal" and not _is_causal(reading, seen):
                     continue
-                if all(fits(each, reading, mistake) for each in seen):
+                if _explains(seen, reading, mistake):
                     return mistake, reading
     return None
+
+
+def _explains(seen: Sequence[Seen], reading: TargetReading, mistake: Mistake) -> bool:
+    """Say whether all fits, and not only because each row may have any value."""
+    if not all(fits(each, reading, mistake) for each in seen):
+        return False
+    works = (reference(case, reading, mistake) for case, _ in seen)
+    return any(work.unsure is None or not work.unsure.all() for work in works)
 
 
 def _is_causal(reading: TargetReading, seen: Iterable[Seen]) -> bool:
@@ -124,7 +135,10 @@ def _fit_number(seen: Sequence[Seen], reading: TargetReading) -> Mistake | None:
 
 def _error(seen: Seen, reading: TargetReading, mistake: Mistake) -> float:
     case, answer = seen
-    work = reference(case, reading, mistake)
+    try:
+        work = reference(case, reading, mistake)
+    except (ValueError, IndexError):
+        return float("inf")
     if work.context.shape != answer.out.shape:
         return float("inf")
     return float(np.abs(np.nan_to_num(work.context - answer.out, nan=1e9)).sum())

@@ -46,6 +46,8 @@ def possible_callers(target: CheckTarget, given: Mapping[str, Any]) -> Iterator[
     width_form = target.owner is not None and bool(named_arrays(target.owner))
     width_form = width_form or bool({"heads", "matrix", "params"} & roles.keys()) or "x" in roles
     layouts = WIDTHS if width_form else HEADS
+    if width_form and target.owner is None and {"q", "k", "v"} <= roles.keys():
+        layouts = [*WIDTHS, *HEADS]
     if (stated := stated_layout(target)) and stated in {layout.axes for layout in layouts}:
         layouts = [layout for layout in layouts if layout.axes == stated]
     if width_form and getattr(target.owner, "batch_first", None) is False:
@@ -151,6 +153,9 @@ def _keys_of(source: str, name: str) -> list[str] | int:
                 found == name
             ):
                 return len(names)
+    if any(isinstance(n, ast.Subscript) and isinstance(n.slice, ast.Name) for n in ast.walk(tree)):
+        strings = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)]
+        keys += [s for s in strings if isinstance(s, str) and s.isidentifier() and matrix_role(s)]
     return list(dict.fromkeys(keys))
 
 

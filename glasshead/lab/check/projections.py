@@ -131,7 +131,8 @@ def extra_names(arrays: list[Named]) -> list[str]:
         out = [each.name for each in matrices if not matrix_role(each.name)]
     else:
         out = [each.name for each in matrices[4:]]
-    return out + [each.name for each in arrays if each.array.ndim == 1 and not is_bias_of(each)]
+    one = [each.name for each in arrays if each.array.ndim == 1 and not is_bias_of(each)]
+    return out + one + [e.name for e in arrays if e.array.ndim == 3 and is_bias(e)]
 
 
 def is_bias_of(each: Named) -> bool:
@@ -170,7 +171,7 @@ def readings(arrays: list[Named], width: int, counts: Mapping[str, int]) -> list
         role = matrix_role(each.name) or next(
             (r for n, r in names.items() if n.rpartition(".")[0] == holder), ""
         )
-        if role and each.array.ndim == 1:
+        if role and each.array.ndim == 1 and is_bias_of(each):
             earlier = [bias_of[role]] if role in bias_of else []
             bias_of[role] = np.concatenate([*earlier, each.array])
     out: list[Projections] = []

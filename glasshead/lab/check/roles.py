@@ -112,6 +112,11 @@ def parameters(function: Callable[..., Any], calling: bool = True) -> list[Param
         for each in found
         if each.kind not in kinds
     ]
+    # A flag whose default is None leaves it to the module.
+    listed = [
+        _with_role(e, "") if e.role == "causal" and e.default is None and not e.required else e
+        for e in listed
+    ]
     return _complete(listed) if calling else listed
 
 

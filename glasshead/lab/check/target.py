@@ -124,7 +124,7 @@ def make_target(found: Any, given: Mapping[str, Any], name: str = "") -> CheckTa
 
 
 def _wrap(found: Any, name: str) -> CheckTarget:
-    if not callable(found):
+    if not callable(found) and _method(found) is found:
         raise InputError(
             f"'{name}' is a {type(found).__name__}, which cannot be called",
             hint="name a function, a class or an object with forward or __call__",
@@ -134,7 +134,8 @@ def _wrap(found: Any, name: str) -> CheckTarget:
     function = found if plain else _method(found)
     described = inspect.unwrap(function) if plain else type(found)
     source, path, line = _read_source(described)
-    return CheckTarget(name, found, owner, source, path, line, parameters(function))
+    called = found if callable(found) else function
+    return CheckTarget(name, called, owner, source, path, line, parameters(function))
 
 
 def _method(found: Any) -> Any:

@@ -1,12 +1,14 @@
 """Legitimate variants of attention, as replaced steps: head order, rotary positions, ALiBi."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
 from glasshead.lab.check import wrong_steps
 from glasshead.lab.check.pipeline import Array, Case, Step, Work, distance
+from glasshead.lab.check.roles import role_of
 
 __all__ = ["CONVENTIONS", "feature_readings"]
 
@@ -53,12 +55,17 @@ def geometric_slopes(n_heads: int) -> Array:
     return 2.0 ** (-8.0 * np.arange(1, n_heads + 1) / n_heads)
 
 
-def feature_readings(text: str, case: Case) -> Iterator[dict[str, Step]]:
-    """Yield the variants that a target's text suggests; first none of them."""
-    yield {}
+def feature_readings(
+    text: str, case: Case, made_with: Mapping[str, Any]
+) -> Iterator[tuple[dict[str, Step], dict[str, Any]]]:
+    """Yield the variants that a target's text suggests, as steps and options; first none."""
+    yield {}, {}
     if re.search(r"rotary|rope|rotate|freqs|inv_freq", text, re.I):
         for style in ("halves", "pairs"):
-            yield {"position": rotary(style)}
+            yield {"position": rotary(style)}, {}
     if re.search(r"alibi|slope", text, re.I):
         H = case.q.shape[1] if case.q.ndim == 4 else 4
-        yield {"bias": alibi(geometric_slopes(H))}
+        yield {"bias": alibi(geometric_slopes(H))}, {}
+    for name, value in made_with.items():
+        if role_of(name, calling=False) == "window" and isinstance(value, int):
+            yield {}, {"window": value}
