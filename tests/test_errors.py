@@ -17,7 +17,7 @@ CLASSES = {
     name: 1
     for name, kind in vars(errors).items()
     if isinstance(kind, type) and issubclass(kind, GlassheadError)
-} | {"Unreadable": 2}
+} | {"Unreadable": 2, "NotCallable": 1}  # the last makes its hint itself
 
 
 @cache

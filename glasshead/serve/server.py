@@ -64,6 +64,7 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         self._last_cycle = self.cycle
         self._idle_since = self.loop.time()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._timer = self.loop.call_later(IDLE_SECONDS, self._close_if_idle)
         assert self.limit_concurrency is not None
         if len(self.connections) >= self.limit_concurrency:
@@ -72,6 +73,11 @@ class Connection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.cancel()
         super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        others = set(self.tasks)
+        super().handle_events()
+        self._tasks = self.tasks - others or self._tasks
 
     def on_response_complete(self) -> None:
         self._idle_since = self.loop.time()
@@ -95,6 +101,7 @@ class Connection(H11Protocol):
         counts = Counter(each._address for each in waiting)
         found = max(waiting, key=lambda each: (counts[each._address], -each._idle_since))
         self.connections.discard(found)
+        self.tasks.difference_update(found._tasks)  # they end, but would still count for the 503
         found.transport.abort()
 
     @property

@@ -272,6 +272,7 @@ def test_settings_that_cannot_work_are_refused(keywords, message) -> None:
         (torch.zeros(5, 12), None, r"x has shape \(5, 12\)"),
         (torch.zeros(2, 5, 12), torch.zeros(2, 7, 13), r"memory has shape \(2, 7, 13\)"),
         (torch.zeros(2, 5, 12), torch.zeros(3, 7, 12), "2 sequences and memory 3"),
+        (torch.zeros(3, 5, 12), torch.zeros(2, 7, 12), "3 sequences and memory 2"),
         (torch.zeros(2, 5, 12).long(), None, "torch.int64"),
     ],
 )

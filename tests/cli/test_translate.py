@@ -104,6 +104,7 @@ def test_json_has_a_line_for_each_text_with_everything(cli, run, stdin):
     assert set(first["translations"][0]) == {"text", "score", "log_prob", "tokens", "ended"}
     assert [len(one["translations"]) for one in (first, second)] == [2, 1]
     assert first["translations"][0]["score"] >= first["translations"][1]["score"]
+    assert [one["ended"] for one in first["translations"]] == [False, False]  # cut off at 9 tokens
     assert "align" not in first
 
 

@@ -19,7 +19,7 @@ from glasshead.lab.plan.generating import plan_generating
 from glasshead.lab.plan.measuring import train_steps
 from glasshead.lab.plan.meta_device import Target
 from glasshead.lab.plan.observing import statistics_bytes
-from glasshead.lab.plan.operations import OperationCounter
+from glasshead.lab.plan.operations import Kernel, OperationCounter, fuse
 from glasshead.lab.plan.scenario import Scenario
 from glasshead.lab.plan.shapes import count, find_shape
 from glasshead.lab.plan.training import ADAMW, CLIP, plan_training
@@ -342,3 +342,15 @@ def test_pairs_are_those_of_the_mask(T, past, window):
     allowed = Mask(causal=True, window=window).to_tensor(T, T + past)
     everything = T * (T + past)
     assert pairs(T, T + past, window) == (everything if allowed is None else int(allowed.sum()))
+
+
+def test_a_merged_kernel_writes_only_what_is_read_after_it_or_kept():
+    """Tensors 1 to 5: 2 stays inside the merged kernel, 3 is read next, 4 is kept."""
+    kernels = [
+        Kernel("pointwise", 0.0, 0.0, {1: 11}, {2: 13}),
+        Kernel("pointwise", 0.0, 0.0, {2: 13}, {3: 17, 4: 19}),
+        Kernel("matmul", 23.0, 0.0, {3: 17}, {5: 29}),
+    ]
+    merged, last = fuse(kernels, kept={4, 5})
+    assert (merged.reads, merged.writes) == ({1: 11}, {3: 17, 4: 19})
+    assert last == kernels[2]

@@ -145,6 +145,14 @@ def test_a_file_that_contradicts_itself_is_refused(changes, named, tmp_path):
         import_model(file, tmp_path / "run")
 
 
+def test_two_tensors_of_one_name_are_refused(tmp_path):
+    file = write(tmp_path / "m.gguf", foreign.build("llama"))
+    data = file.read_bytes()
+    file.write_bytes(data.replace(b"blk.0.attn_v.weight", b"blk.0.attn_k.weight", 1))
+    with pytest.raises(InputError, match=r"m\.gguf.*(two|duplicate)"):
+        import_model(file, tmp_path / "run")
+
+
 def test_a_length_that_lies_is_refused_before_anything_is_allocated(tmp_path):
     file = write(tmp_path / "m.gguf", foreign.build("llama"))
     data = bytearray(file.read_bytes())

@@ -7,7 +7,7 @@ import shutil
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import httpx
 import pytest
@@ -97,6 +97,22 @@ def test_silent_connections_do_not_keep_others_out(server, tmp_path):
             for _ in range(3):
                 assert httpx.get(f"{mine.url}/healthz", timeout=HUNG).status_code == 200
             assert len(connections) <= n
+
+
+def test_the_oldest_silent_connection_makes_room(server, tmp_path):
+    mine = server(tmp_path, connections=5)
+    connections = mine.server.server_state.connections
+    with ExitStack() as stack:
+        silent = []
+        for n in range(1, 5):
+            silent.append(stack.enter_context(connect(mine)))
+            until(lambda n=n: len(connections) == n)
+        stack.enter_context(connect(mine))
+        with suppress(ConnectionResetError):
+            assert silent[0].recv(1) == b""
+        silent[1].setblocking(False)
+        with pytest.raises(BlockingIOError):
+            silent[1].recv(1)
 
 
 def test_a_connection_with_an_answer_under_way_keeps_its_place(server, tmp_path):

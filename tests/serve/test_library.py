@@ -122,6 +122,9 @@ def test_a_template_for_chats_is_found(tmp_path):
     assert "chat" not in Library(tmp_path).find("chatty").can
     (folder / "chat_template.jinja").write_text("{{ messages }}")
     assert "chat" in Library(tmp_path).find("chatty").can
+    encoder = folders.bert(tmp_path / "encoder")
+    (encoder / "chat_template.jinja").write_text("{{ messages }}")
+    assert "chat" not in Library(tmp_path).find("encoder").can
 
 
 def test_a_known_family_with_unknown_settings_is_only_to_be_looked_at(tmp_path):

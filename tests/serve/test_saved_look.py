@@ -3,16 +3,19 @@
 import base64
 import json
 import re
+from types import SimpleNamespace
 
 import httpx
 import numpy as np
 import pytest
 
 from glasshead.generation.opening import open_inspectable
+from glasshead.observe.trace import PAGE
 from glasshead.observe.view import ViewConfig
 from glasshead.page import saved_look
 from glasshead.page.bundle import WEB
 from glasshead.page.look_answers import LookView
+from glasshead.page.saved_look import _AtlasRequests
 from glasshead.text.tinyworld import World
 
 from .byte_gpt import byte_gpt
@@ -165,6 +168,7 @@ def test_what_has_no_room_is_said_and_the_chosen_layer_comes_first(
     assert {layer for layer, _ in heads[:4]} == {"1"}
     assert (data["state"]["layer"], data["state"]["head"]) == heads[0]
     assert note in said
+    assert {"from", "to"} <= set(re.findall(r"recorded/(\w+)\?layer=1&", " ".join(data["answers"])))
     size = sum(len(one.get("base64", "")) for one in data["answers"].values())
     assert size < 75_000
 
@@ -264,3 +268,17 @@ def test_the_file_opens_without_a_server(page, look, world_runs, long_reader, tm
     until(lambda: page.locator(".problem").count() == 0)
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
     page.troubles.clear()  # a file is no server
+
+
+@pytest.mark.parametrize(("T", "S"), [(1409, 1409), (701, 2111)])
+def test_pages_are_left_out_only_where_the_causal_mask_hides_all_of_them(T, S):
+    level, side = 1, 2 * PAGE
+    made = SimpleNamespace(layer={"T": T, "S": S, "causal": True}, page=lambda *place: place)
+    places = [(row, col) for row in range(-(-T // side)) for col in range(-(-S // side))]
+    seen = {
+        (level, row, col)
+        for row, col in places
+        if any(col * side <= query + S - T for query in range(row * side, (row + 1) * side))
+    }
+    assert set(_AtlasRequests._visible(made, level, places)) == seen
+    assert 0 < len(seen) < len(places)
