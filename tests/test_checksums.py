@@ -1,0 +1,49 @@
+"""Damage that leaves a file readable is found by its digest."""
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from glasshead.checkpoint import State, load
+from glasshead.errors import CheckpointError
+from glasshead.files.checksums import CHECKSUMS
+from tests.test_checkpoint import restored
+from tests.training.cases import new_run
+
+
+@pytest.mark.parametrize("place", [0.5, 0.9, 0.999])
+def test_a_flipped_bit_in_a_state_is_found_and_the_previous_one_used(tmp_path, capsys, place):
+    run = new_run(tmp_path / "run")
+    for step in (10, 20):
+        run.save_state(State({"model.a": torch.arange(1009.0)}, {"step": step}))
+    last = run.state_files[0]
+    data = bytearray(last.read_bytes())
+    data[int(place * len(data))] ^= 4
+    last.write_bytes(data)
+    assert restored(run) == [(10, "previous.safetensors")]
+    assert "going back to step 10" in capsys.readouterr().err
+    assert (run.path / "state" / "damaged.safetensors").read_bytes() == data
+
+
+def test_zeroed_bytes_in_a_model_are_found(tmp_path):
+    run = new_run(tmp_path / "run")
+    file = run.path / "model.safetensors"
+    data = bytearray(file.read_bytes())
+    data[-48:] = b"\1" * 48
+    file.write_bytes(data)
+    with pytest.raises(CheckpointError, match="is not what was written"):
+        load(run.path)
+
+
+def test_a_changed_config_is_found_and_an_old_run_says_that_it_is_unverified(tmp_path, capsys):
+    run = new_run(tmp_path / "run")
+    file = run.path / "config.json"
+    file.write_text(file.read_text().replace('"dropout": 0.0', '"dropout": 0.5', 1) + " ")
+    with pytest.raises(CheckpointError, match=r"config\.json is damaged"):
+        load(run.path)
+    (run.path / CHECKSUMS).unlink()
+    save_file(load_file(run.path / "model.safetensors"), run.path / "model.safetensors")
+    load(run.path)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "unverified" in said
