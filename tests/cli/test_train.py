@@ -56,7 +56,7 @@ def test_a_run_is_made_and_its_folder_printed(cli, here):
     assert done.out == "runs/numbers-nano\n"
     run = here / "runs" / "numbers-nano"
     files = {"config.json", "model.safetensors", "tokenizer.json", "metrics.jsonl", "samples.txt"}
-    assert {path.name for path in run.iterdir()} == {*files, "loss.png", "state"}
+    assert {path.name for path in run.iterdir()} == {*files, "checksums.json", "loss.png", "state"}
     lines = done.err.splitlines()
     assert "GPT of" in lines[0]
     assert [line.split()[1] for line in lines[1:-1]] == ["0", "4", "8", "12"]

@@ -36,6 +36,7 @@ def test_the_models_of_a_folder_are_listed(served):
         "n_heads": 4,
         "max_len": 64,
         "vocab_size": 0,
+        "reads": None,
         "can": ["atlas", "look", "steps", "write"],
     }
     assert found["version"] == glasshead.__version__

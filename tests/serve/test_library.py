@@ -4,14 +4,12 @@ import json
 import os
 import shutil
 import sys
-import threading
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from glasshead.checkpoint import RunFolder
 from glasshead.errors import CheckpointError, InputError, NotFoundError
 from glasshead.generation.opening import open_inspectable
 from glasshead.serve.library import Library
@@ -344,55 +342,6 @@ def test_a_name_that_is_not_utf8_is_broken_and_can_be_told(tmp_path):
     [entry] = Library(tmp_path).list()
     assert entry.kind == "broken"
     json.dumps(entry.id).encode()
-
-
-# What is in memory
-
-
-def test_a_model_is_read_once_however_many_ask(all_kinds, monkeypatch):
-    from glasshead.serve import library as module
-
-    count, load = [], module.load
-    monkeypatch.setattr(module, "load", lambda path: count.append(path) or load(path))
-    library, found = Library(all_kinds), []
-    threads = [
-        threading.Thread(target=lambda: found.append(library.open("letters"))) for _ in range(7)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(count) == 1
-    assert len(found) == 7
-    assert len(set(map(id, found))) == 1
-
-
-def test_the_last_few_are_kept(tmp_path):
-    for name in "abc":
-        new_run(tmp_path / name)
-    library = Library(tmp_path, keep=2)
-    a, b = library.open("a"), library.open("b")
-    assert library.open("a") is a
-    library.open("c")
-    assert (a.evicted, b.evicted, library.n_open) == (False, True, 2)
-    assert library.open("a") is a
-    assert library.open("b") is not b
-
-
-def test_a_model_that_has_trained_on_is_read_anew(tmp_path):
-    run = new_run(tmp_path / "run")
-    library = Library(tmp_path)
-    old = library.open("run")
-    (run / "metrics.jsonl").write_text('{"step": 1, "loss": 2}\n')
-    assert library.open("run") is old
-    model = RunFolder.open(run).config.new_model()
-    torch.nn.init.constant_(model.head.bias, 17.0)
-    RunFolder.open(run).save_model(model, step=5)
-    new = library.open("run")
-    assert old.evicted
-    assert new.stamp != old.stamp
-    assert new.run.step == 5
-    assert new.run.model.head.bias[0] == 17
 
 
 @pytest.mark.parametrize("name", ["nothing", "notes.txt"])

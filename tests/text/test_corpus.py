@@ -199,7 +199,7 @@ def test_a_missing_file_is_met_with_a_near_name(tmp_path):
 
 
 def test_nothing_to_read_is_an_error(tmp_path):
-    with pytest.raises(InputError, match=r"^no files found$"):
+    with pytest.raises(InputError, match=r"(?m)^no files found$"):
         texts(tmp_path)
     (tmp_path / "a.bin").write_bytes(b"\0")
     with pytest.raises(InputError, match="no text in 1 files") as caught:
