@@ -11,6 +11,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from glasshead.lab.examples.published import CHARACTERS, RUNS, VOCABULARY
 from glasshead.lab.ladder import LadderText, Summary
 from glasshead.lab.rungs import RUNGS
 from glasshead.lab.texts import LANGUAGES, Language, read_texts, texts_in
@@ -39,6 +40,9 @@ def tables(
     table.add_column(Text(words["what"]), overflow="fold")
     for name in ("parameters", "train", "val", "speed"):
         table.add_column(Text(words[name]), justify="right", no_wrap=True)
+    published = _is_documents_text(text)
+    if published:
+        table.add_column(Text(words["published"]), justify="right")
     best = min((row.val for row in rows if math.isfinite(row.val)), default=None)
     for row in rows:
         table.add_row(
@@ -48,12 +52,27 @@ def tables(
             _loss(row.train, row.train_sd),
             Text(_loss(row.val, row.val_sd), style="bold" if row.val == best else ""),
             f"{row.tokens_per_s:,.0f}",
+            *([_published(row.rung, words)] if published else []),
         )
     yield table
+    if published:
+        yield Text(words["published_steps"])
     for row, below in zip(rows[1:], rows, strict=False):
         if row.rung == below.rung + 1 and row.val - below.val > WORSE:
             worse = {"rung": row.rung, "below": below.rung, "loss": row.val - below.val}
             yield Text(words["worse"].format(**worse))
+
+
+def _is_documents_text(text: LadderText) -> bool:
+    """Tell whether the losses can be compared with the published ones: they are of ci.txt."""
+    about = text.about
+    return about["characters"] == CHARACTERS and about["vocabulary"] == VOCABULARY
+
+
+def _published(rung: int, words: dict[str, str]) -> str:
+    run = RUNS[rung]
+    losses = " / ".join(f"{loss:.3f}" for loss in (run.train, run.val) if loss is not None)
+    return words["published_at"].format(losses=losses, steps=run.steps)
 
 
 def as_json(rows: Sequence[Summary], text: LadderText) -> dict[str, Any]:

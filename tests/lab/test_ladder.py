@@ -12,7 +12,8 @@ from rich.console import Console
 from glasshead.checkpoint import load
 from glasshead.errors import ConfigError, InputError
 from glasshead.lab import ladder
-from glasshead.lab.ladder import Climb, Point, climb, read_text, summaries
+from glasshead.lab.examples.published import CHARACTERS, VOCABULARY
+from glasshead.lab.ladder import Climb, LadderText, Point, climb, read_text, summaries
 from glasshead.lab.ladder_figure import (
     ADDS,
     TEXTS,
@@ -268,6 +269,22 @@ def printed(rows, text, lang="en", width=80):
         for part in tables(rows, text, lang):
             console.print(part)
     return capture.get()
+
+
+@pytest.mark.parametrize("lang", ["en", "zh"])
+def test_published_losses_stand_beside_ours_on_the_documents_text_only(monkeypatch, lang):
+    rows, text = summaries(list(climbs(*range(1, 13)))), read_text(None)
+    assert "5.186 / 5.343" not in printed(rows, text, lang, 200)
+    about = {"name": "ci.txt", "characters": CHARACTERS, "vocabulary": VOCABULARY}
+    monkeypatch.setattr(LadderText, "about", about)
+    out = printed(rows, text, lang, 200)
+    losses = "5.186/5.343 5.193/5.351 5.201/5.365 5.176/5.358 5.346/5.517 6.243/6.262"
+    losses += " 5.168/5.266 5.138/5.246 5.121/5.221 5.059/5.237 3.978 3.978"
+    for row, pair in zip(rows, losses.split(), strict=True):
+        (line,) = (line for line in out.splitlines() if line.split()[:1] == [str(row.rung)])
+        assert pair.replace("/", " / ") in line
+        assert "2000" in line if row.rung <= 10 else "4700" in line
+        assert f"{row.val:.3f}" in line
 
 
 def test_a_summary_is_the_mean_and_the_spread_over_seeds():

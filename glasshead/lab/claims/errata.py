@@ -11,12 +11,13 @@ __all__ = ["ERRATA", "Erratum"]
 
 @dataclass(frozen=True)
 class Erratum:
+    name: str
     source: str  # which document: "002"
     says: Words
     correct: Words
 
 
 ERRATA = tuple(
-    Erratum(one["source"], Words(**one["says"]), Words(**one["correct"]))
+    Erratum(one["name"], one["source"], Words(**one["says"]), Words(**one["correct"]))
     for one in tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["erratum"]
 )
