@@ -1,5 +1,8 @@
 """Damage that leaves a file readable is found by its digest."""
 
+import os
+from dataclasses import replace
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -47,3 +50,25 @@ def test_a_changed_config_is_found_and_an_old_run_says_that_it_is_unverified(tmp
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "unverified" in said
+
+
+@pytest.mark.parametrize("kills", [1, 2])
+def test_a_kill_before_a_file_is_replaced_leaves_a_run_that_is_known(tmp_path, monkeypatch, kills):
+    """checksums.json names the new file already, and the old one still stands there."""
+    run, rename = new_run(tmp_path / "run"), os.replace
+    before = (run.path / "config.json").read_bytes()
+
+    def killed(source, target):
+        if os.path.basename(target) == "config.json":
+            raise KeyboardInterrupt
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", killed)
+    for n in range(kills):
+        with pytest.raises(KeyboardInterrupt):
+            run.save_config(replace(run.config, train={"steps": n}))
+    assert (run.path / "config.json").read_bytes() == before
+    load(run.path)
+    monkeypatch.undo()
+    run.save_config(replace(run.config, train={"steps": 7}))
+    assert load(run.path).config.train == {"steps": 7}

@@ -1,7 +1,7 @@
 """checksums.json: the digests of the small files beside it.
 
-A file may have several digests: before it is replaced, the new one is added to the list, so that a
-kill between the two writes leaves a folder whose files are all known.
+A file may have two digests: before it is replaced, the new one is put before the one of the file
+that is there, so that a kill between the two writes leaves a folder whose files are all known.
 """
 
 import json
@@ -16,17 +16,23 @@ from glasshead.files.writing import atomic_write
 __all__ = ["CHECKSUMS", "add_checksums", "check_content", "has_checksums"]
 
 CHECKSUMS = "checksums.json"
-_KEPT = 2  # digests of a file: of the one that is there, and of the one that replaces it
 
 
 def add_checksums(folder: Path, files: Mapping[str, bytes]) -> None:
     """Add the digests of files that are about to be written into the folder."""
     known = _read(folder) if has_checksums(folder) else {}
     for name, content in files.items():
-        own = digest(content)
-        known[name] = [own, *(old for old in known.get(name, []) if old != own)][:_KEPT]
+        own, there = digest(content), _digest_there(folder / name)
+        known[name] = [own, *(old for old in known.get(name, []) if old == there != own)]
     with atomic_write(folder / CHECKSUMS) as file:
         file.write((json.dumps(known, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def _digest_there(file: Path) -> str:
+    try:
+        return digest(read_small(file))
+    except OSError:  # there is none, or none that could be read
+        return ""
 
 
 def has_checksums(folder: Path) -> bool:
