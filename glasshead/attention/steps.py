@@ -18,8 +18,8 @@ add up. The more two vectors point the same way, the higher the score.
 >>> s[1].round(4)                       # 0.53 * 0.34 + 0.34 * 0.22 + 0.98 * 0.54 = 0.7842, ...
 array([0.7842, 1.3569, 1.2487])
 
-Step 2, the scale: long vectors add up more numbers and so have larger scores; dividing by the
-square root of their length takes that out again.
+Step 2, the scale: vectors of more dimensions add up more numbers and so have larger scores;
+dividing by the square root of the number of dimensions takes that out again.
 
 >>> scale(s, 3)[1].round(4)
 array([0.4528, 0.7834, 0.7209])
@@ -80,16 +80,18 @@ def scores(q: ArrayLike, k: ArrayLike) -> Array:
         raise ShapeError(
             f"q has vectors of {q.shape[-1]} numbers but k has vectors of {k.shape[-1]}: "
             f"{q.shape} and {k.shape}",
-            hint="give queries and keys vectors of the same length",
+            hint="give queries and keys vectors of the same number of dimensions",
         )
     _same_stack("q", q, "k", k)
     return _finite("q · k", q @ np.swapaxes(k, -1, -2))  # (..., T, S)
 
 
 def scale(scores: ArrayLike, d_k: int) -> Array:
-    """Step 2. Divide by the square root of the key's length, so that length does not matter."""
+    """Step 2. Divide by the square root of d_k, the number of dimensions of a key."""
     if not d_k > 0:
-        raise ShapeError(f"d_k ({d_k}) must be at least 1", hint="d_k is the length of a key")
+        raise ShapeError(
+            f"d_k ({d_k}) must be at least 1", hint="d_k is the number of dimensions of a key"
+        )
     return _scores(scores) / np.sqrt(d_k)
 
 

@@ -230,16 +230,15 @@ def _figures_table(demo: Demo, say: Say) -> Table:
 
 def truths(demo: Demo) -> list[Words]:
     """Return what the figures do and do not show, one paragraph each."""
-    r, t = demo.reader, demo.translator
+    r, t, untrained = demo.reader, demo.translator, demo.translator_untrained
     values = {name: getattr(r, name) for name in ("share", "cut_best", "cut_all", "cut_other")}
-    reading = t.reading.share[t.reading_best].item()
-    writing = t.writing.share[t.writing_best].item()
-    return [
-        TEXTS[f"truth.{n}"].format(
-            **values, pronouns=t.pronouns, reading=reading, writing=writing
-        )
-        for n in range(1, 6)
-    ]  # fmt: skip
+    values["pronouns"] = t.pronouns
+    for name, of_translator in (("", t), ("_untrained", untrained)):
+        values[f"reading{name}"] = of_translator.reading.share[of_translator.reading_best].item()
+        values[f"writing{name}"] = of_translator.writing.share[of_translator.writing_best].item()
+    below = [at for at in ("reading", "writing") if values[at] <= values[f"{at}_untrained"]]
+    addition = TEXTS[f"below.{'both' if len(below) == 2 else below[0]}"] if below else Words("", "")
+    return [TEXTS[f"truth.{n}"].format(**values, below=addition) for n in range(1, 6)]
 
 
 def next_commands(out: Path) -> list[str]:

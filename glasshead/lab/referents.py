@@ -17,7 +17,15 @@ from glasshead.text.tinyworld import Story
 from glasshead.text.tokenizer import WordTokenizer
 from glasshead.training.pronouns import NOWHERE, story_batch
 
-__all__ = ["HeadFigures", "ReaderFigures", "Truth", "head_figures", "measure_reader", "rows_of"]
+__all__ = [
+    "HeadFigures",
+    "ReaderFigures",
+    "Truth",
+    "both_endings",
+    "head_figures",
+    "measure_reader",
+    "rows_of",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,15 +53,6 @@ class Truth:
     def chance(self) -> float:
         """How often a noun picked by chance is the referent."""
         return (1 / self.nouns.sum(1)).mean().item()
-
-    @property
-    def others(self) -> Tensor:
-        """(N,) for each story a noun that is not the referent, the one nearest to the pronoun."""
-        rows = torch.arange(len(self.nouns))
-        other = self.nouns.clone()
-        other[rows, self.referents] = False
-        places = torch.arange(other.shape[1]).expand_as(other)
-        return places.masked_fill(~other, -1).argmax(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,10 +92,11 @@ class ReaderFigures:
     heads: HeadFigures  # on these stories
     best: Head  # chosen on training stories
     chance: float
-    # How often the answer changes when the pronoun may not see
+    # How often the answer changes when the pronoun may not see a noun. Over `both_endings`, so that
+    # the referent and the other noun are hidden at the same places.
     cut_best: float  # the referent, in the best head
     cut_all: float  # the referent, in any head
-    cut_other: float  # another noun, in any head
+    cut_other: float  # the noun that the other ending would be about, in any head
 
     @property
     def share(self) -> float:
@@ -124,15 +124,9 @@ def measure_reader(
     batch, stories = story_batch(unseen, tokenizer, lang), torch.arange(len(unseen))
     with record_weights(layers) as maps:
         given = model(batch.ids).argmax(-1)  # (N, S)
-    last = given[stories, truth.pronouns]
     right = (given == batch.answers)[stories, truth.pronouns]
     flipped = _is_right(model, tokenizer, lang, [story.flip() for story in unseen])
-
-    def share_changed(keys: Tensor, only: Head | None = None) -> float:
-        with hide_keys(layers, truth.pronouns, keys, only):
-            now = model(batch.ids).argmax(-1)[stories, truth.pronouns]
-        return (now != last).double().mean().item()
-
+    cut_best, cut_all, cut_other = _cut(model, tokenizer, lang, both_endings(unseen), best)
     return ReaderFigures(
         stories=len(unseen),
         accuracy=(given == batch.answers)[batch.answers != NOWHERE].double().mean().item(),
@@ -140,9 +134,40 @@ def measure_reader(
         heads=head_figures(rows_of(maps, truth.pronouns), truth),
         best=best,
         chance=truth.chance,
-        cut_best=share_changed(truth.referents, best),
-        cut_all=share_changed(truth.referents),
-        cut_other=share_changed(truth.others),
+        cut_best=cut_best,
+        cut_all=cut_all,
+        cut_other=cut_other,
+    )
+
+
+def both_endings(stories: Sequence[Story]) -> list[Story]:
+    """Return each story twice in a row, once about one of its two nouns and once about the other.
+
+    The referent of the one is the other noun of its neighbour.
+    """
+    about_a_noun = [story.flip() for story in stories]  # a story about its place becomes one
+    return [one for story in about_a_noun for one in (story, story.flip())]
+
+
+def _cut(
+    model: Reader, tokenizer: WordTokenizer, lang: str, pairs: Sequence[Story], best: Head
+) -> tuple[float, float, float]:
+    """Return how often the answer changes: `cut_best`, `cut_all`, `cut_other`."""
+    layers = self_attentions(model.encoder)
+    batch, truth = story_batch(pairs, tokenizer, lang), Truth.of(pairs, lang)
+    rows = torch.arange(len(pairs))
+    before = model(batch.ids).argmax(-1)[rows, truth.pronouns]
+    others = truth.referents.unflatten(0, (-1, 2)).flip(1).flatten()
+
+    def share_changed(keys: Tensor, only: Head | None = None) -> float:
+        with hide_keys(layers, truth.pronouns, keys, only):
+            now = model(batch.ids).argmax(-1)[rows, truth.pronouns]
+        return (now != before).double().mean().item()
+
+    return (
+        share_changed(truth.referents, best),
+        share_changed(truth.referents),
+        share_changed(others),
     )
 
 

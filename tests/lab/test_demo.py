@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,10 +14,17 @@ from rich.text import Text
 from glasshead.errors import ConfigError, InputError
 from glasshead.lab.alignments import error_rates, least_error, measure_translator
 from glasshead.lab.demo import MODELS, move_into_place, open_workspace
-from glasshead.lab.demo_tables import label_word
+from glasshead.lab.demo_tables import label_word, truths
 from glasshead.lab.demo_training import TrainingJob, train_all
 from glasshead.lab.line_breaks import wrap_text
-from glasshead.lab.referents import Truth, head_figures, measure_reader, rows_of
+from glasshead.lab.referents import (
+    HeadFigures,
+    Truth,
+    both_endings,
+    head_figures,
+    measure_reader,
+    rows_of,
+)
 from glasshead.model.transformer import Reader, Transformer, TransformerConfig
 from glasshead.text.tinyworld import World
 from glasshead.text.tinyworld.tokens import world_tokenizer
@@ -41,7 +49,6 @@ def test_shares_and_weights_of_heads_by_hand():
     torch.testing.assert_close(found.weight, torch.tensor([[0.8, 0.08, 0.5]], dtype=torch.double))
     assert found.best == (0, 0)
     assert known.chance == pytest.approx((1 / 2 + 1 / 3) / 2)
-    assert known.others.tolist() == [3, 1]
 
 
 def test_of_heads_that_find_as_often_the_best_looks_hardest():
@@ -65,9 +72,49 @@ def test_the_truth_of_stories_is_that_of_their_last_pronoun():
         words = story.tokens["zh"]
         assert words[known.pronouns[row]] in "它他她"
         assert words[known.referents[row]] == story.referent.zh
-        other = int(known.others[row])
-        assert known.nouns[row, other]
-        assert other != known.referents[row]
+        assert known.nouns[row, known.referents[row]]
+
+
+@pytest.mark.parametrize("lang", ["zh", "en"])
+def test_both_nouns_of_a_story_are_hidden_at_the_same_places(lang):
+    pairs = both_endings(STORIES)
+    known = Truth.of(pairs, lang)
+    referents, pronouns = known.referents.view(-1, 2), known.pronouns.view(-1, 2)
+    others = referents.flip(1)
+    assert len(referents) == len(STORIES)
+    assert (referents != others).all()
+    assert known.nouns[torch.arange(len(pairs)), others.flatten()].all()
+    assert (pronouns.diff(dim=1).abs() <= 1).all()  # an ending may be one word longer
+
+
+def test_what_a_trained_translator_shows_no_better_is_said():
+    def demo(trained, untrained):
+        def heads(share):
+            return HeadFigures(torch.tensor([[share]]), torch.tensor([[share]]))
+
+        def translator(reading, writing):
+            return SimpleNamespace(
+                pronouns=1.0,
+                reading=heads(reading),
+                reading_best=(0, 0),
+                writing=heads(writing),
+                writing_best=(0, 0),
+            )
+
+        reader = SimpleNamespace(share=1.0, cut_best=0.1, cut_all=0.9, cut_other=0.2)
+        return SimpleNamespace(
+            reader=reader,
+            translator=translator(*trained),
+            translator_untrained=translator(*untrained),
+        )
+
+    def said(trained, untrained):
+        return truths(demo(trained, untrained))[1]["en"]
+
+    assert "no more than that" not in said((0.5, 0.8), (0.4, 0.3))
+    assert "while reading 它, the trained one shows no more" in said((0.378, 0.8), (0.39, 0.3))
+    assert "while writing the pronoun, the trained one shows" in said((0.5, 0.2), (0.4, 0.3))
+    assert "37.8% (while reading" in said((0.378, 0.8), (0.39, 0.3))
 
 
 def test_alignment_error_rates_by_hand():
