@@ -147,7 +147,6 @@ def _list(out: Path, lang: str) -> None:
 
     from glasshead.lab.claims import claim_modules, load_claim
     from glasshead.lab.claims.store import read_result
-    from glasshead.lab.claims.verdict import VERDICTS
 
     says: dict[Any, Any] = _SAYS[lang]
     table = Table(box=box.SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
@@ -156,7 +155,7 @@ def _list(out: Path, lang: str) -> None:
     for number in claim_modules():
         stored, verdict, when = read_result(out, number), "", says["never"]
         if stored is not None:
-            verdict = VERDICTS[stored.finding.verdict][lang]
+            verdict = stored.finding.label[lang]
             form = says["at" if stored.is_current else "stale"]
             when = form.format(when=stored.when, kind=says[stored.quick])
         table.add_row(str(number), Text(load_claim(number).title[lang]), Text(verdict), Text(when))
@@ -179,7 +178,7 @@ def _print(stored: "StoredResult", is_new: bool, lang: str, terminal: Any) -> No
     from rich.text import Text
 
     from glasshead.lab.claims import load_claim
-    from glasshead.lab.claims.verdict import VERDICTS, Verdict
+    from glasshead.lab.claims.verdict import Verdict
 
     colors = {
         Verdict.HOLDS: "green",
@@ -193,7 +192,7 @@ def _print(stored: "StoredResult", is_new: bool, lang: str, terminal: Any) -> No
     note = says["new" if is_new else "kept"].format(**about, seconds=stored.seconds)
     head = Text.assemble(
         (f"{stored.number:>2}  {load_claim(stored.number).title[lang]}: ", "bold"),
-        (VERDICTS[finding.verdict][lang], f"bold {colors[finding.verdict]}"),
+        (finding.label[lang], f"bold {colors[finding.verdict]}"),
         (f"  ({note})", "dim"),
     )
     terminal.print(head)

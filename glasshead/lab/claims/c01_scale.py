@@ -88,8 +88,8 @@ def judge(evidence: Evidence) -> Finding:
             narrow=narrow, raw=raw, scaled=scaled, growth=growth,
         )
     ]  # fmt: skip
+    inputs = join_words((TEXTS[f"inputs.{s}"] for s in sharp), "; ", "；")
     if verdict is Verdict.HOLDS_WHEN:
-        inputs = join_words((TEXTS[f"inputs.{s}"] for s in sharp), "; ", "；")
         words.insert(0, TEXTS["only_for"].format(inputs=inputs))
     numbers: Numbers = {"raw, narrowest": narrow}
     for name, values in (("raw, widest", raw), ("scaled, widest", scaled),
@@ -99,7 +99,7 @@ def judge(evidence: Evidence) -> Finding:
     normal = top["normal"]
     effect = cohens_d(normal["raw"][-1], normal["scaled"][-1])
     numbers["Cohen's d, raw against scaled, widest"] = effect
-    return Finding(verdict, join_sentences(words), numbers)
+    return Finding(verdict, join_sentences(words), numbers, TEXTS["when"].format(inputs=inputs))
 
 
 def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:

@@ -80,8 +80,9 @@ def judge(evidence: Evidence) -> Finding:
     ]  # fmt: skip
     if middle.high < 1 < query.low:
         words.append(TEXTS["uneven"])
+    wide = [width for width, yes in zip(widths, helps, strict=True) if yes]
+    where = ", ".join(map(str, wide))
     if verdict is Verdict.HOLDS_WHEN:
-        where = ", ".join(str(width) for width, yes in zip(widths, helps, strict=True) if yes)
         words.insert(0, TEXTS["only_when"].format(widths=where))
     numbers = {
         "dead rows, raw, widest": raw[-1],
@@ -91,7 +92,9 @@ def judge(evidence: Evidence) -> Finding:
         "gradient at the query, raw over scaled, mean": query,
         "gradient at the query, raw over scaled, median": middle,
     }
-    return Finding(verdict, join_sentences(words), numbers)
+    shape = "from" if wide == widths[-len(wide) :] else "at"
+    when = TEXTS[f"when.{shape}"].format(widths=where, least=min(wide, default=0))
+    return Finding(verdict, join_sentences(words), numbers, when)
 
 
 def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:

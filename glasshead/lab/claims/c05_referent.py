@@ -169,7 +169,7 @@ def judge(evidence: Evidence) -> Finding:
         words.append(TEXTS["between"].format(shares=shares, adamw=adamw))
     rates = {task: found[task]["rate"] for task in (NAME, GENDER)}
     words.append(caution(rates, {task: TEXTS[f"rate.{task}"] for task in rates}))
-    return Finding(verdict, join_sentences(words), numbers)
+    return Finding(verdict, join_sentences(words), numbers, TEXTS["when"])
 
 
 def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:

@@ -216,7 +216,7 @@ def judge(evidence: Evidence) -> Finding:
         },
         **{f"{side}, {first} apart": value for side, value in near.items()},
     }
-    return Finding(verdict, join_sentences(words), numbers)
+    return Finding(verdict, join_sentences(words), numbers, TEXTS["when"])
 
 
 def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:

@@ -142,7 +142,7 @@ def judge(evidence: Evidence) -> Finding:
         "shuffled outputs, learned positions": moved["positions"],
         "shuffled outputs, no positions, causal mask": moved["causal"],
     }
-    return Finding(verdict, join_sentences(words), numbers)
+    return Finding(verdict, join_sentences(words), numbers, TEXTS["when"])
 
 
 def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:

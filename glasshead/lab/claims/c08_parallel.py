@@ -170,12 +170,14 @@ def judge(evidence: Evidence) -> Finding:
             device=device, threads=evidence["threads"],
         )
     ]  # fmt: skip
+    lists = {
+        kind: ", ".join(str(T) for T in lengths if faster[kind][T].low > FASTER)
+        for kind in TRAINING
+    }
     if verdict is Verdict.HOLDS_WHEN:
-        lists = {
-            kind: ", ".join(str(T) for T in lengths if faster[kind][T].low > FASTER) or "–"
-            for kind in TRAINING
-        }
-        words.append(TEXTS["only_at"].format(lists=lists))
+        words.append(
+            TEXTS["only_at"].format(lists={kind: some or "–" for kind, some in lists.items()})
+        )
     alone = [T for T in lengths if texts[T] == 1]
     if alone:
         words.append(TEXTS["alone"].format(alone=alone[0]))
@@ -186,7 +188,9 @@ def judge(evidence: Evidence) -> Finding:
         for kind, some in faster.items()
         for T, value in some.items()
     }
-    return Finding(verdict, join_sentences(words), numbers)
+    some = [TEXTS[f"when.{kind}"].format(lengths=at) for kind, at in lists.items() if at]
+    when = join_words(some, " or ", "，或者")
+    return Finding(verdict, join_sentences(words), numbers, when)
 
 
 def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:

@@ -190,12 +190,14 @@ def judge(evidence: Evidence) -> Finding:
             **{f"{reader}_{place}": against(reader, place) for reader, place in depends}, **means,
         )
     ]  # fmt: skip
+    task = depends[GENDER, "all"] is False
+    pointing = depends[NAME, "best"] is False or (not task and depends[GENDER, "best"] is False)
+    conditions = ["pointing"] * pointing + ["task"] * task
     if verdict is Verdict.HOLDS_WHEN:
-        task = depends[GENDER, "all"] is False
-        pointing = depends[NAME, "best"] is False or (not task and depends[GENDER, "best"] is False)
-        when = [TEXTS["when.pointing"]] * pointing + [TEXTS["when.task"]] * task
-        words.insert(0, TEXTS["only_when"].format(when=join_words(when, ", and ", "，并且")))
-    return Finding(verdict, join_sentences(words), numbers)
+        when = join_words((TEXTS[f"when.{name}"] for name in conditions), ", and ", "，并且")
+        words.insert(0, TEXTS["only_when"].format(when=when))
+    short = join_words((TEXTS[f"in_short.{name}"] for name in conditions), " and ", "、且")
+    return Finding(verdict, join_sentences(words), numbers, short)
 
 
 def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:

@@ -28,7 +28,7 @@ from glasshead.lab.claims.models import (
 from glasshead.lab.claims.search import BURST, RATES, SEARCH_WORDS, caution, compare_at_best_rates
 from glasshead.lab.claims.stats import Interval, difference, longest_run, mean
 from glasshead.lab.claims.training import fit, run_parts
-from glasshead.lab.claims.verdict import Verdict, combine_verdicts
+from glasshead.lab.claims.verdict import POSITIVE, Verdict, combine_verdicts
 from glasshead.lab.texts import Words, join_sentences, join_words, read_texts
 from glasshead.model.transformer import Memory, Transformer, TransformerConfig
 
@@ -244,7 +244,14 @@ def judge(evidence: Evidence) -> Finding:
         }
         words.append(caution(evidence["tasks"][task]["rates"], names))
     verdict = combine_verdicts([one.verdict for one in found.values()])
-    return Finding(verdict, join_sentences(words), numbers)
+    return Finding(verdict, join_sentences(words), numbers, _condition(found))
+
+
+def _condition(found: Mapping[str, TaskOutcome]) -> Words:
+    holds = {task: one for task, one in found.items() if one.verdict in POSITIVE}
+    beyond = all(one.verdict is Verdict.HOLDS for one in holds.values())
+    tasks = join_words((TEXTS[f"task.{task}"] for task in holds), " and ", "或")
+    return TEXTS["when.any_length" if beyond else "when.trained_length"].format(tasks=tasks)
 
 
 def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:

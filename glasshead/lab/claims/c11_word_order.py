@@ -225,18 +225,19 @@ def judge(evidence: Evidence) -> Finding:
     else:
         verdict = Verdict.HOLDS if all(seen) else Verdict.HOLDS_WHEN
     words: list[Words] = []
+    where = ", ".join(
+        langs.replace(",", "→")
+        for langs, yes in zip(evidence["pairs"], handles, strict=True)
+        if yes
+    )
+    when = TEXTS["when.translation" if all(handles) else "when.pairs"].format(pairs=where)
     if verdict is Verdict.HOLDS_WHEN and all(handles):
         words.append(TEXTS["only_translation"])
     elif verdict is Verdict.HOLDS_WHEN:
-        where = [
-            langs.replace(",", "→")
-            for langs, yes in zip(evidence["pairs"], handles, strict=True)
-            if yes
-        ]
-        words.append(TEXTS["only_for"].format(pairs=", ".join(where)))
+        words.append(TEXTS["only_for"].format(pairs=where))
     for langs, found in evidence["pairs"].items():
         words += _describe_pair(langs.replace(",", "→"), found)
-    return Finding(verdict, join_sentences(words), numbers)
+    return Finding(verdict, join_sentences(words), numbers, when)
 
 
 def _describe_pair(arrow: str, found: Mapping[str, Any]) -> list[Words]:

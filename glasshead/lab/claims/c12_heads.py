@@ -246,9 +246,9 @@ def judge(evidence: Evidence) -> Finding:
         verdict = Verdict.UNCLEAR
     else:
         verdict = Verdict.HOLDS if all(different) and work else Verdict.HOLDS_WHEN
+    layers = ", ".join(str(at) for at, yes in enumerate(different) if yes)
+    where = "only_looks" if all(different) else "only_in" if work is not False else "only_both"
     if verdict is Verdict.HOLDS_WHEN:
-        layers = ", ".join(str(at) for at, yes in enumerate(different) if yes)
-        where = "only_looks" if all(different) else "only_in" if work is not False else "only_both"
         words.insert(0, TEXTS[where].format(layers=layers))
     accuracy, heads = numbers["accuracy"], e["heads"]
     words.append(
@@ -256,7 +256,9 @@ def judge(evidence: Evidence) -> Finding:
             accuracy=accuracy, same=SAME, needed=needed, heads=heads, can_go=can_go
         )
     )
-    return Finding(verdict, join_sentences(words), numbers)
+    return Finding(
+        verdict, join_sentences(words), numbers, TEXTS[f"when.{where}"].format(layers=layers)
+    )
 
 
 def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:

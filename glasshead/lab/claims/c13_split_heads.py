@@ -72,7 +72,7 @@ def judge(evidence: Evidence) -> Finding:
         "weights through softmax, most heads over one": split["exponentials"],
         "parameters, heads of the whole width, most over one": whole,
     }
-    return Finding(verdict, join_sentences(words), numbers)
+    return Finding(verdict, join_sentences(words), numbers, TEXTS["when"])
 
 
 def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:

@@ -147,7 +147,14 @@ def judge(evidence: Evidence) -> Finding:
     numbers: Numbers = {
         f"loop over batch, {kind}, {B} x {T}": value for (kind, (B, T)), value in found.items()
     }
-    return Finding(verdict, join_sentences(words), {**numbers, "loop over batch, median": middle})
+    numbers["loop over batch, median"] = middle
+    kinds, sizes = evidence["seconds"], [tuple(size) for size in evidence["sizes"]]
+    always = [size for size in sizes if all((kind, size) in won for kind in kinds)]
+    shape = "always" if len(always) * len(kinds) == len(won) else "partly"
+    listed = ", ".join("×".join(map(str, size)) for size in dict.fromkeys(size for _, size in won))
+    return Finding(
+        verdict, join_sentences(words), numbers, TEXTS[f"when.{shape}"].format(sizes=listed)
+    )
 
 
 def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:

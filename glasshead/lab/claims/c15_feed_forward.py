@@ -14,7 +14,7 @@ from glasshead.lab.claims.search import RATES, SEARCH_WORDS, caution, compare_at
 from glasshead.lab.claims.stats import Interval, difference, mean
 from glasshead.lab.claims.training import TextTask, fit, say_lower
 from glasshead.lab.claims.verdict import Verdict
-from glasshead.lab.texts import Words, join_sentences, join_words, read_texts
+from glasshead.lab.texts import join_sentences, join_words, read_texts
 from glasshead.model.gpt import GPT, GPTConfig
 
 __all__ = ["CLAIM", "judge", "measure"]
@@ -180,8 +180,9 @@ def judge(evidence: Evidence) -> Finding:
             rung5_low=rung5[low], rung5_high=rung5[high], with_residual=with_residual,
         )
     ]  # fmt: skip
+    conditions = _conditions(on_text, helps_table, same_size)
     if verdict is Verdict.HOLDS_WHEN:
-        when = _conditions(on_text, helps_table, same_size)
+        when = [TEXTS[f"when.{name}"].format(fewer=TEXTS["when.fewer"]) for name in conditions]
         words.append(TEXTS["only"].format(when=join_words(when, " and ", "，且")))
     if not learned:
         words.append(TEXTS["too_little"])
@@ -197,11 +198,12 @@ def judge(evidence: Evidence) -> Finding:
         f"the same with a residual, rate {high:g}": with_residual,
         "text: attention below character frequencies by": below,
     }
-    return Finding(verdict, join_sentences(words), numbers)
+    short = join_words((TEXTS[f"in_short.{name}"] for name in conditions), " and ", "、且")
+    return Finding(verdict, join_sentences(words), numbers, short)
 
 
-def _conditions(on_text: Interval, helps_table: bool, same_size: Interval) -> list[Words]:
-    """Return the conditions under which it holds, where it helps with one of the two at least."""
+def _conditions(on_text: Interval, helps_table: bool, same_size: Interval) -> list[str]:
+    """Name the conditions under which it holds, where it helps with one of the two at least."""
     names = []
     if on_text.high < BETTER:
         names.append("by_heart")
@@ -213,7 +215,7 @@ def _conditions(on_text: Interval, helps_table: bool, same_size: Interval) -> li
         names.append("as_much")
     elif same_size.low <= MORE:
         names.append("as_much_unsure")
-    return [TEXTS[f"when.{name}"].format(fewer=TEXTS["when.fewer"]) for name in names]
+    return names
 
 
 def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:

@@ -149,7 +149,7 @@ def judge(evidence: Evidence) -> Finding:
         "loss without minus with": difference(losses["without"], losses["with"]),
         "unigram": unigram,
     }
-    return Finding(verdict, join_sentences(words), numbers)
+    return Finding(verdict, join_sentences(words), numbers, TEXTS["when"])
 
 
 def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:

@@ -154,7 +154,9 @@ def judge(evidence: Evidence) -> Finding:
         **{f"times fewer steps, depth {d}": value for d, value in sooner.items()},
         **{f"loss lower by, depth {d}": value for d, value in lower.items()},
     }
-    return Finding(verdict, join_sentences(words), numbers)
+    shape = "from_depth" if holds == depths[-len(holds) :] else "at_depths"
+    when = TEXTS[f"when.{shape}"].format(depth=min(holds, default=0), depths=join_words(holds))
+    return Finding(verdict, join_sentences(words), numbers, when)
 
 
 def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:

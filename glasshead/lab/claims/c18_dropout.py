@@ -9,7 +9,7 @@ from glasshead.lab.claims.drawing import AGAINST, FOR, OTHER, draw_band, style_a
 from glasshead.lab.claims.search import RATES, SEARCH_WORDS, caution, compare_at_best_rates
 from glasshead.lab.claims.stats import Interval, difference, mean
 from glasshead.lab.claims.training import LossCurve, TextTask, say_lower, say_narrower
-from glasshead.lab.claims.verdict import Verdict, combine_verdicts
+from glasshead.lab.claims.verdict import POSITIVE, Verdict, combine_verdicts
 from glasshead.lab.texts import Words, join_sentences, join_words, read_texts
 
 __all__ = ["CLAIM", "judge", "measure"]
@@ -119,10 +119,10 @@ class Effect:
         return Verdict.UNCLEAR
 
     @property
-    def when(self) -> Words:
+    def condition(self) -> str:
         if self.verdict is Verdict.HOLDS:
-            return TEXTS["when.both"]
-        return TEXTS["when.small" if self.tuned.low > BETTER else "when.long"]
+            return "both"
+        return "small" if self.tuned.low > BETTER else "long"
 
 
 def judge(evidence: Evidence) -> Finding:
@@ -159,9 +159,9 @@ def judge(evidence: Evidence) -> Finding:
     if verdict is Verdict.HOLDS_WHEN:
         shown = {f"{float(side):.0%}": effect for side, effect in effects.items()}
         cases = [
-            TEXTS["case"].format(p=p, when=effect.when)
+            TEXTS["case"].format(p=p, when=TEXTS[f"when.{effect.condition}"])
             for p, effect in shown.items()
-            if effect.verdict in (Verdict.HOLDS, Verdict.HOLDS_WHEN)
+            if effect.verdict in POSITIVE
         ]
         words.append(TEXTS["only_for"].format(cases=join_words(cases, "; ", "；")))
         unsure = [p for p, effect in shown.items() if effect.verdict is Verdict.UNCLEAR]
@@ -175,7 +175,19 @@ def judge(evidence: Evidence) -> Finding:
             for side in evidence["dropout"]
         }  # fmt: skip
         words.append(caution(evidence["texts"][str(size)]["rates"], names))
-    return Finding(verdict, join_sentences(words), numbers)
+    return Finding(verdict, join_sentences(words), numbers, _condition(effects))
+
+
+def _condition(effects: Mapping[str, Effect]) -> Words:
+    rates: dict[str, list[str]] = {}
+    for side, effect in effects.items():
+        if effect.verdict in POSITIVE:
+            rates.setdefault(effect.condition, []).append(f"{float(side):.0%}")
+    cases = [
+        TEXTS["in_short"].format(p=join_words(p), when=TEXTS[f"in_short_when.{name}"])
+        for name, p in rates.items()
+    ]
+    return join_words(cases, "; or ", "，或者")
 
 
 def _first_better_step(text: dict[str, Any], side: str) -> int | None:

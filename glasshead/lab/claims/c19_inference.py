@@ -132,7 +132,7 @@ def judge(evidence: Evidence) -> Finding:
         "loss, on minus off": cost,
         "Cohen's d of the loss": cohens_d(evidence["losses"]["on"], evidence["losses"]["off"]),
     }
-    return Finding(verdict, join_sentences(words), numbers)
+    return Finding(verdict, join_sentences(words), numbers, TEXTS["when"])
 
 
 def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from glasshead.lab.claims.stats import Interval
-from glasshead.lab.claims.verdict import Verdict
+from glasshead.lab.claims.verdict import HOLDS_WHEN, VERDICTS, Verdict
 from glasshead.lab.texts import Words
 
 __all__ = [
@@ -74,11 +74,22 @@ Numbers = dict[str, Interval | float]
 
 @dataclass(frozen=True)
 class Finding:
-    """`words` states the result with its numbers, and under which condition it holds, if any."""
+    """`words` states the result with its numbers, and under which condition it holds, if any.
+
+    `when` is that condition in at most twelve words, for tables: "holds only when {when}". It is
+    used where that is the verdict.
+    """
 
     verdict: Verdict
     words: Words
     numbers: Mapping[str, Interval | float]
+    when: Words = Words("", "")  # noqa: RUF009, it is frozen
+
+    @property
+    def label(self) -> Words:
+        """The verdict as tables show it, with its condition."""
+        known = self.verdict is Verdict.HOLDS_WHEN and self.when
+        return HOLDS_WHEN.format(when=self.when) if known else VERDICTS[self.verdict]
 
 
 Measure = Callable[[Budget], Evidence]

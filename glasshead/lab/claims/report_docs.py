@@ -15,7 +15,6 @@ from glasshead.lab.claims.report_words import (
 )
 from glasshead.lab.claims.stats import Interval
 from glasshead.lab.claims.store import StoredResult
-from glasshead.lab.claims.verdict import VERDICTS
 from glasshead.lab.texts import LANGUAGES
 
 __all__ = ["format_number", "markdown"]
@@ -62,7 +61,7 @@ def _summary(
     yield "|---|---|---|"
     for n, result in claims.items():
         title = load_claim(n).title[lang]
-        yield f"| {n} | [{title}](#{lang}-{n}) | {VERDICTS[result.finding.verdict][lang]} |"
+        yield f"| {n} | [{title}](#{lang}-{n}) | {result.finding.label[lang]} |"
     missing = [n for n in claim_modules() if n not in claims]
     if missing:
         yield from ("", say["missing"].format(which=", ".join(map(str, missing))))
@@ -74,7 +73,7 @@ def _claim(n: int, result: StoredResult, lang: str, say: Mapping[str, str]) -> I
     source = say["source"].format(source=claim.source[lang])
     yield from (f'<a id="{lang}-{n}"></a>', "", f"## {n}. {claim.title[lang]}", "")
     yield from (f"> {say['quoted'].format(claim=claim.claim[lang], source=source)}", "")
-    yield from (f"**{VERDICTS[finding.verdict][lang]}** · {finding.words[lang]}", "")
+    yield from (f"**{finding.label[lang]}** · {finding.words[lang]}", "")
     alt = say["figure"].format(number=n)
     yield from (f"![{alt}](img/claims/{n:02}.{lang}.png)", "")
     for name in ("how", "counts_for", "counts_against", "tried", "correction"):

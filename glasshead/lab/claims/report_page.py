@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 
 from glasshead.lab.claims import claim_modules, load_claim
+from glasshead.lab.claims.claim import Finding
 from glasshead.lab.claims.errata import ERRATA
 from glasshead.lab.claims.report_docs import format_number
 from glasshead.lab.claims.report_words import (
@@ -19,7 +20,7 @@ from glasshead.lab.claims.report_words import (
     lead,
 )
 from glasshead.lab.claims.store import StoredResult
-from glasshead.lab.claims.verdict import VERDICTS, Verdict
+from glasshead.lab.claims.verdict import Verdict
 from glasshead.lab.report_html import html_head, html_page, html_table, html_words
 from glasshead.lab.texts import LANGUAGES
 
@@ -61,14 +62,14 @@ def _head(claims: Mapping[int, StoredResult]) -> str:
     return "\n".join(parts)
 
 
-def _chip(verdict: Verdict) -> str:
-    return html_words(VERDICTS[verdict], "span", f"chip {KINDS[verdict]}")
+def _chip(finding: Finding) -> str:
+    return html_words(finding.label, "span", f"chip {KINDS[finding.verdict]}")
 
 
 def _summary(claims: Mapping[int, StoredResult]) -> str:
     rows = [
         f'<tr><td class="n">{n}</td><td><a href="#claim-{n}">{html_words(load_claim(n).title)}</a>'
-        f"</td><td>{_chip(result.finding.verdict)}</td></tr>"
+        f"</td><td>{_chip(result.finding)}</td></tr>"
         for n, result in claims.items()
     ]
     head = ["<th></th>", f"<th>{_say('claim')}</th>", f"<th>{_say('verdict')}</th>"]
@@ -84,7 +85,7 @@ def _claim(n: int, result: StoredResult, figures: Figures) -> str:
     parts = [
         f'<h2 id="claim-{n}"><i>{n}</i>{html_words(claim.title)}</h2>',
         f"<blockquote>{html_words(quoted)}</blockquote>",
-        f"<p>{_chip(finding.verdict)}</p>{html_words(finding.words, 'p')}",
+        f"<p>{_chip(finding)}</p>{html_words(finding.words, 'p')}",
         _figure(f"{n:02}", figures, _say("figure", number=n)),
     ]
     if claim.correction is not None:

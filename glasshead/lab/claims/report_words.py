@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from glasshead.lab.claims import load_claim
 from glasshead.lab.claims.store import StoredResult
 from glasshead.lab.claims.verdict import VERDICTS
 from glasshead.lab.ladder import Summary
@@ -40,7 +41,10 @@ def lead(claims: Mapping[int, StoredResult]) -> Words:
         for verdict, name in VERDICTS.items()
         if verdict in found
     ]
-    return TEXTS["lead"].format(total=len(claims), counts=join_words(counts, zh="，"))
+    changed = sum(load_claim(number).tried is not None for number in claims)
+    return TEXTS["lead"].format(
+        total=len(claims), changed=changed, counts=join_words(counts, zh="，")
+    )
 
 
 def describe_run(result: StoredResult) -> Words:

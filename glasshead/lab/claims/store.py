@@ -114,7 +114,8 @@ def from_json(data: Mapping[str, Any]) -> StoredResult:
         name: Interval(**value) if isinstance(value, dict) else float(value)
         for name, value in plain["numbers"].items()
     }
-    finding = Finding(Verdict(plain["verdict"]), Words(**plain["words"]), numbers)
+    when = Words(**plain.get("when", {"en": "", "zh": ""}))  # older results have none
+    finding = Finding(Verdict(plain["verdict"]), Words(**plain["words"]), numbers, when)
     return StoredResult(**{**data, "seeds": tuple(data["seeds"]), "finding": finding})
 
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from glasshead.lab.texts import Words
 
-__all__ = ["VERDICTS", "Verdict", "combine_verdicts", "judge_cases"]
+__all__ = ["HOLDS_WHEN", "POSITIVE", "VERDICTS", "Verdict", "combine_verdicts", "judge_cases"]
 
 
 class Verdict(StrEnum):
@@ -15,12 +15,15 @@ class Verdict(StrEnum):
     UNCLEAR = "cannot tell"
 
 
+POSITIVE = frozenset({Verdict.HOLDS, Verdict.HOLDS_WHEN})
 VERDICTS = {
     Verdict.HOLDS: Words("holds", "成立"),
     Verdict.HOLDS_WHEN: Words("holds only when …", "仅在……时成立"),
     Verdict.FAILS: Words("does not hold", "不成立"),
     Verdict.UNCLEAR: Words("cannot tell", "无法判断"),
 }
+
+HOLDS_WHEN = Words("holds only when {when}", "仅在{when}时成立")
 
 
 def judge_cases(holds: Sequence[bool], refuted: bool) -> Verdict:
@@ -44,5 +47,4 @@ def combine_verdicts(verdicts: Sequence[Verdict]) -> Verdict:
     """
     if len(set(verdicts)) == 1:
         return verdicts[0]
-    positive = {Verdict.HOLDS, Verdict.HOLDS_WHEN}
-    return Verdict.UNCLEAR if positive.isdisjoint(verdicts) else Verdict.HOLDS_WHEN
+    return Verdict.UNCLEAR if POSITIVE.isdisjoint(verdicts) else Verdict.HOLDS_WHEN

@@ -9,6 +9,7 @@ from glasshead.lab.claims import load_claim
 from glasshead.lab.claims.report import read_docs
 from glasshead.lab.claims.report_docs import markdown
 from glasshead.lab.claims.stats import Interval
+from glasshead.lab.claims.verdict import VERDICTS, Verdict
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
@@ -30,9 +31,21 @@ def test_every_verdict_follows_from_the_evidence(found):
         finding = load_claim(number).judge(stored.evidence)
         assert finding.verdict is stored.finding.verdict, number
         assert finding.words == stored.finding.words, number
+        assert finding.label == stored.finding.label, number
         # Another machine's logarithms may end in another digit.
         again, kept = (plain(one.numbers) for one in (finding, stored.finding))
         assert again == pytest.approx(kept, rel=1e-9), number
+
+
+def test_a_verdict_with_a_condition_names_it_in_at_most_twelve_words(found):
+    for number, stored in found.claims.items():
+        label = stored.finding.label
+        if stored.finding.verdict is not Verdict.HOLDS_WHEN:
+            assert label == VERDICTS[stored.finding.verdict], number
+        else:
+            condition = label.en.removeprefix("holds only when ").split()
+            assert 1 <= len(condition) <= 12, number
+            assert "…" not in label.en + label.zh, number
 
 
 def plain(numbers):
