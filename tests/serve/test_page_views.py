@@ -5,6 +5,7 @@ import re
 import xml.etree.ElementTree as ET
 
 import numpy as np
+import pytest
 
 from glasshead.text.tinyworld import World
 
@@ -113,6 +114,34 @@ def test_translate_has_both_meanings_one_click_apart(page, served, shot):
     page.wait_for_selector(".translation mark:text-is('es')")
 
 
+WORDS = """() => [...document.querySelectorAll("body *")].flatMap((one) => [
+    ...["title", "aria-label", "placeholder"].map((name) => one.getAttribute(name)),
+    ...[...one.childNodes].filter((node) => node.nodeType === 3).map((node) => node.data),
+  ]).filter(Boolean)"""
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("view=look&model=reader", ".result tbody tr"),
+        ("view=steps&model=reader", ".verdicts"),
+        ("view=write&model=writer&text=那&go=1", ".write-alternatives li"),
+        ("view=runs", ".run-settings table"),
+        ("view=atlas&model=book.glass&head=0", atlas.READY),
+    ],
+)
+def test_the_chinese_page_has_no_english_sentence(page, served, server, tmp_path, address, shown):
+    if "book" in address:
+        book = long_atlas(300)
+        book.statistics(0)
+        book.save(tmp_path / "book.glass")
+        served = server(tmp_path)
+    page.goto(f"{served.url}/#{address}&lang=zh")
+    page.wait_for_selector(shown)
+    english = re.compile(r"[A-Za-z]+(?: [a-z]+){2}")
+    assert [text for text in page.evaluate(WORDS) if english.search(text)] == []
+
+
 def test_runs_lays_curves_over_each_other_and_leaves_one_out(page, served, world_runs, shot):
     page.set_viewport_size({"width": 1440, "height": 900})
     runs.open_runs(page, served)
@@ -124,6 +153,11 @@ def test_runs_lays_curves_over_each_other_and_leaves_one_out(page, served, world
     page.wait_for_selector("text=它(→小猫)")  # of the reader's samples
     assert page.get_by_text("Thick lines: validation").is_visible()
     assert page.get_by_text("Coloured settings differ").is_visible()
+    lines = (world_runs / "reader" / "metrics.jsonl").read_text().splitlines()
+    losses = [line["val_loss"] for line in map(json.loads, lines) if "val_loss" in line]
+    assert min(losses) < max(losses)
+    told = float(re.search(r", best (.+)", runs.said(page, "reader"))[1])
+    assert told == pytest.approx(min(losses), rel=0.06, abs=6e-4)  # it is rounded
     shot(page, "runs")
     page.get_by_label("Show reader", exact=True).uncheck()
     page.wait_for_selector(".run-chart li[data-id='reader']", state="detached")
