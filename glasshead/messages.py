@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-__all__ = ["DRAFT", "HOLE", "VARIABLE", "language", "translate"]
+__all__ = ["DRAFT", "HOLE", "VARIABLE", "escape_controls", "language", "translate"]
 
 VARIABLE = "GLASSHEAD_LANG"
 HOLE = re.compile(r"\{(\d+)\}")
@@ -21,6 +21,12 @@ DRAFT = "?"  # before Chinese that is not yet to be shown; see tools/messages.py
 # Where a text may be cut if it matches no template as a whole, and what joins the parts.
 SEPARATORS = {"; ": "；", ": ": "："}
 LONGEST = 500  # characters in which separators are looked for
+# What a terminal obeys instead of showing it: control characters other than tab and line feed, a
+# carriage return that ends no line, and marks that change the direction of the text around them.
+_CONTROLS = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+    r"|\r(?!\n)"
+)
 
 
 def language() -> Literal["en", "zh"]:
@@ -34,6 +40,15 @@ def language() -> Literal["en", "zh"]:
 def translate(text: str) -> str:
     """Return an English message in the language of the user, as far as the catalogue knows it."""
     return text if language() == "en" else _translate(text)
+
+
+def escape_controls(text: str) -> str:
+    r"""Return a text in which nothing commands a terminal: such characters become their codes.
+
+    >>> print(escape_controls("\x1b[31mred\u202e"))
+    \x1b[31mred\u202e
+    """
+    return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 class _Template(NamedTuple):

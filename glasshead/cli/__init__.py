@@ -40,6 +40,7 @@ from glasshead.cli import (
 )
 from glasshead.cli.flags import GroupedCommand
 from glasshead.cli.help import LocalizedHelp
+from glasshead.cli.screen import protect_stdout
 from glasshead.cli.terminal import report, say
 from glasshead.errors import GlassheadError, InputError, did_you_mean
 from glasshead.messages import VARIABLE
@@ -148,8 +149,9 @@ def run(args: Sequence[str]) -> int:
     try:
         _check_language()
         command: Any = typer.main.get_command(app)
-        code = command.main(args=list(args), prog_name="glasshead", standalone_mode=False)
-        sys.stdout.flush()
+        with protect_stdout():
+            code = command.main(args=list(args), prog_name="glasshead", standalone_mode=False)
+            sys.stdout.flush()
         return code or 0
     except GlassheadError as error:
         report(str(error), error.hint)

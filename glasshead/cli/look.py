@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -30,15 +29,15 @@ __all__ = ["look"]
 SUFFIXES = (".png", ".svg", ".html")
 NAMES_A_FILE = {
     "en": "note: {text} is a file, but its name was taken as the text; "
-    "to look at what is in it: glasshead look {model} - < {text}\n",
+    "to look at what is in it: glasshead look {model} - < {text}",
     "zh": "注意：{text} 是一个文件，但这里把它的名字当成了文本；"
-    "要看文件的内容：glasshead look {model} - < {text}\n",
+    "要看文件的内容：glasshead look {model} - < {text}",
 }
 NO_ROOM = {
     "en": "note: the page has room for the maps of {n} of {all} heads; --layer L puts those of "
-    "layer L first, and `glasshead serve {model}` shows all\n",
+    "layer L first, and `glasshead serve {model}` shows all",
     "zh": "注意：网页里只放得下 {all} 个头中 {n} 个的注意力图；用 --layer L 让第 L 层的头优先，"
-    "或用 glasshead serve {model} 查看全部\n",
+    "或用 glasshead serve {model} 查看全部",
 }
 
 
@@ -246,7 +245,7 @@ def _read_text(
     said = read_text(text)
     if text and os.path.isfile(text):  # of os.path: a text too long for a name is no file
         names = {"model": shlex.quote(model), "text": shlex.quote(text)}
-        sys.stderr.write(NAMES_A_FILE[lang].format(**names))
+        say(NAMES_A_FILE[lang].format(**names))
     if not said:
         raise InputError("there is no text to look at", hint=f'try: glasshead look {model} "TEXT"')
     return said
@@ -272,4 +271,4 @@ def _write_page(
     if page.heads_left_out:
         all_heads = len(view.heads())
         numbers = {"n": all_heads - page.heads_left_out, "all": all_heads}
-        sys.stderr.write(NO_ROOM[options.lang].format(model=shlex.quote(model), **numbers))
+        say(NO_ROOM[options.lang].format(model=shlex.quote(model), **numbers))

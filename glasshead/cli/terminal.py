@@ -58,8 +58,17 @@ def console() -> "Console":
     """Return a console on stdout; with NO_COLOR set it writes no escape codes."""
     from rich.console import Console
 
+    from glasshead.cli.screen import protect_console, unprotected
+
     plain = bool(os.environ.get("NO_COLOR"))
-    return Console(color_system=None if plain else "auto", highlight=False, markup=False)
+    return protect_console(
+        Console(
+            file=unprotected(sys.stdout),
+            color_system=None if plain else "auto",
+            highlight=False,
+            markup=False,
+        )
+    )
 
 
 def print_json(data: Any) -> None:
@@ -72,7 +81,10 @@ def print_json(data: Any) -> None:
 def say(*lines: str) -> None:
     """Print lines to stderr, in the language of the user."""
     for line in lines:
-        print(messages.translate(line), file=sys.stderr, flush=True)
+        shown = messages.translate(line)
+        if sys.stderr.isatty():
+            shown = messages.escape_controls(shown)
+        print(shown, file=sys.stderr, flush=True)
 
 
 class ProgressDisplay:

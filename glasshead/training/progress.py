@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from glasshead.messages import translate
+from glasshead.messages import escape_controls, translate
 
 __all__ = [
     "ProgressBar", "ProgressLines", "ProgressListener", "Status", "format_seconds", "new_listener",
@@ -137,7 +137,7 @@ class ProgressBar(ProgressLines):
         super().on_evaluation(status, values, best, sample)
         if sample is not None:
             self._bar.console.print(
-                f"  {' '.join(sample.split())}",
+                f"  {escape_controls(' '.join(sample.split()))}",
                 style="dim",
                 overflow="ellipsis",
                 no_wrap=True,
@@ -146,7 +146,9 @@ class ProgressBar(ProgressLines):
             )
 
     def show(self, line: str) -> None:
-        self._bar.console.print(line, markup=False, highlight=False)
+        self._bar.console.print(
+            escape_controls(line), markup=False, highlight=False, soft_wrap=True
+        )
 
 
 def new_listener() -> ProgressListener:

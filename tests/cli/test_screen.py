@@ -1,0 +1,71 @@
+"""Nothing that a text says commands the terminal it is printed on."""
+
+import io
+import sys
+
+import pytest
+from rich.console import Console
+
+from glasshead.cli.screen import protect_stdout
+from glasshead.cli.terminal import say
+from glasshead.messages import escape_controls
+from glasshead.training.progress import ProgressBar, Status
+
+HOSTILE = "\x1b[31mred\x1b]0;title\x07 \u202eabc\u2066 \x9b2J \rover"
+ESCAPED = escape_controls(HOSTILE)
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Call it in the test, when its streams are in place."""
+
+    def use() -> None:
+        for stream in (sys.stdout, sys.stderr):
+            monkeypatch.setattr(stream, "isatty", lambda: True)
+        monkeypatch.setenv("TERM", "xterm-256color")
+
+    return use
+
+
+def test_control_and_direction_characters_are_escaped_and_others_are_not():
+    assert ESCAPED.isprintable()
+    assert ESCAPED.startswith(r"\x1b[31mred\x1b]0;title\x07 \u202eabc\u2066 \x9b2J \rover")
+    plain = "line\r\n\tא tab é 中文 👩\u200d👧 \u00a0"
+    assert escape_controls(plain) == plain
+
+
+def test_what_is_printed_to_a_terminal_is_escaped(capsys, terminal):
+    terminal()
+    with protect_stdout():
+        print(HOSTILE)
+        sys.stdout.writelines([HOSTILE])
+    say(HOSTILE)
+    out, err = capsys.readouterr()
+    assert out == f"{ESCAPED}\n{ESCAPED}"
+    assert err == f"{ESCAPED}\n"
+
+
+def test_what_is_piped_is_not_changed(capsys):
+    with protect_stdout():
+        print(HOSTILE)
+    say(HOSTILE)
+    assert capsys.readouterr() == (f"{HOSTILE}\n",) * 2
+
+
+def test_tables_keep_their_own_colours_and_escape_what_stands_in_them(cli, terminal):
+    terminal()
+    out = cli("steps", "red \u202eabc sun").out
+    assert r"\u202eabc" in out
+    assert "\u202e" not in out
+    assert "\x1b[" in out  # the command's own
+
+
+def test_samples_and_messages_of_a_training_are_escaped():
+    screen = io.StringIO()
+    bar = ProgressBar(Console(file=screen, force_terminal=True, color_system=None, width=80))
+    bar.say(HOSTILE)
+    bar.on_evaluation(Status(1, 0.5, 1.0, 1.0, 1.0), {}, False, HOSTILE)
+    assert screen.getvalue().count(r"\x1b[31mred") == 2
+    assert "\x1b" not in screen.getvalue()
+    bar.say("a hint that can be copied: " + "x" * 80)
+    assert "x" * 80 in screen.getvalue()  # not broken over lines
