@@ -37,9 +37,12 @@ def language() -> Literal["en", "zh"]:
     return "en"
 
 
-def translate(text: str) -> str:
-    """Return an English message in the language of the user, as far as the catalogue knows it."""
-    return text if language() == "en" else _translate(text)
+def translate(text: str, lang: str | None = None) -> str:
+    """Return an English message in the language of the user, as far as the catalogue knows it.
+
+    `lang` is that of someone at another screen, such as the page's.
+    """
+    return text if (lang or language()) == "en" else _translate(text)
 
 
 def escape_controls(text: str) -> str:

@@ -1,6 +1,7 @@
 """Texts to begin with: for each model some that it can read."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import count
@@ -10,10 +11,20 @@ from glasshead.checkpoint import Run
 from glasshead.errors import InputError
 from glasshead.model.gpt import GPT
 from glasshead.text.tinyworld import LANGUAGES, Story, World
+from glasshead.text.tokenizer import CharTokenizer, WordTokenizer
 
-__all__ = ["example_texts", "last_pronoun", "story_pairs", "world_languages"]
+__all__ = [
+    "beginning",
+    "example_texts",
+    "known_words",
+    "last_pronoun",
+    "story_pairs",
+    "world_languages",
+]
 
 PAGE_LANGUAGES = ("zh", "en")
+SENTENCE_END = re.compile(r"[.!?](?=\s)|[。！？]|\n")
+WORD_END = re.compile(r"\S(?=\s)|[\u3040-\u9fff]")
 PLAIN = (
     "那个小猫，它昨天在公园里追逐一只蝴蝶，现在它饿坏了。",
     "The animal didn't cross the street because it was too tired.",
@@ -42,6 +53,33 @@ def example_texts(run: Run | None) -> list[dict[str, Any]]:
     costs = {text: cost for text in PLAIN if (cost := _tokens_per_byte(run, text)) is not None}
     texts = (*read, *sorted(costs, key=costs.__getitem__))
     return [_plain(_unfinished(text) if isinstance(run.model, GPT) else text) for text in texts]
+
+
+def known_words(run: Run | None) -> list[str] | None:
+    """Return the words, or the characters, that a model can read; None if it can read any text."""
+    tokenizer = None if run is None else run.tokenizer
+    if isinstance(tokenizer, WordTokenizer):
+        return list(dict.fromkeys(word.strip() for word in tokenizer.words if word.strip()))
+    if isinstance(tokenizer, CharTokenizer):
+        return [character for character in tokenizer.characters if character.strip()]
+    return None
+
+
+def beginning(run: Run, text: str, most: int) -> str:
+    """Return the first sentences of a text that have `most` tokens at most, or else words."""
+    for ends in (SENTENCE_END, WORD_END):
+        places = [found.end() for found in ends.finditer(text)]
+        n = bisect_left(places, True, key=lambda end: not _fits(run, text[:end].rstrip(), most))
+        if n:
+            return text[: places[n - 1]].rstrip()
+    return ""
+
+
+def _fits(run: Run, text: str, most: int) -> bool:
+    try:
+        return 0 < len(run.tokenizer.prompt_ids(text)) <= most
+    except InputError:
+        return False
 
 
 def _unfinished(text: str) -> str:

@@ -28,7 +28,7 @@ from glasshead.observe.words import Word
 from glasshead.page.atlas_answers import binary_cells, describe_atlas, token_pieces
 from glasshead.page.bundle import standalone_page
 from glasshead.page.entries import Entry
-from glasshead.page.examples import example_texts
+from glasshead.page.examples import example_texts, known_words
 from glasshead.page.look_answers import (
     MAX_WORDS,
     Binary,
@@ -183,7 +183,7 @@ def _save_short(
     if entry.kind != "glass":
         name = quote(entry.id, safe="!~*'()")  # as encodeURIComponent does
         path = f"/api/look/examples?model={name}"
-        answers.add(path, lambda: {"examples": example_texts(run)})
+        answers.add(path, lambda: {"examples": example_texts(run), "knows": known_words(run)})
     answers.add(*requests.thumbnails())
     if pin is not None:
         for way in ("from", "to") if rows == cols else ("from",):

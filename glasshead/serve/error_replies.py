@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from glasshead.errors import BusyError, ClosingError, GlassheadError, NotFoundError
+from glasshead.messages import translate
 
 __all__ = ["ERRORS", "ErrorReply", "error_body", "error_reply", "handle_errors"]
 
@@ -63,7 +64,10 @@ def handle_errors(app: FastAPI) -> None:
     @app.exception_handler(GlassheadError)
     async def package_error(request: Request, error: GlassheadError) -> Response:
         status = {NotFoundError: 404, BusyError: 429, ClosingError: 503}.get(type(error), 400)
-        reply = error_reply(request.url.path, status, str(error), error.hint)
+        # The page says in which language it is shown; API clients get English.
+        of_page = request.headers.get("accept-language", "") == "zh"
+        texts = (translate(text, "zh" if of_page else "en") for text in (str(error), error.hint))
+        reply = error_reply(request.url.path, status, *texts)
         if isinstance(error, BusyError):
             reply.headers["retry-after"] = str(error.retry_after)
         return reply

@@ -41,10 +41,15 @@ class WordTokenizer(Tokenizer):
         return [self._id_of[word] for word in words]
 
     def encode_ids(self, text: str) -> Ids:
+        """Return the ids of the words; white space that is in no word is left out where needed."""
         utf8(text)
         words = segment(text, self._id_of, self._longest)
         if words is None:
-            start, end = find_unknown(text, self._id_of, self._longest)
+            known = self._id_of.keys() | {*" \n\r\t\u3000"}
+            spaced = segment(text, known, self._longest)
+            words = spaced and tuple(word for word in spaced if word in self._id_of)
+        if words is None:
+            start, end = find_unknown(text, known, self._longest)
             near = get_close_matches(text[start:end].strip(), self.words, n=1, cutoff=0.5)
             raise InputError(
                 f"'{text[start:end]}' (index {start}) is not one of the {len(self.words)} words of "

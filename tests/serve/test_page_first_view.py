@@ -31,9 +31,12 @@ def readers(world_runs, tmp_path_factory):
 @pytest.mark.parametrize("lang", ["en", "zh"])
 @pytest.mark.parametrize("size", [(1440, 900), (390, 844)])
 def test_the_story_is_above_the_fold_in_the_readers_language(
-    page, readers, shot, size, lang, theme
+    browser, readers, shot, size, lang, theme
 ):
-    page.set_viewport_size({"width": size[0], "height": size[1]})
+    width, height = size
+    phone = width < 500  # fingers need larger buttons
+    page = browser.new_page(viewport={"width": width, "height": height}, has_touch=phone,
+                            is_mobile=phone, locale="en-US")  # fmt: skip
     page.goto(f"{readers.url}/#lang={lang}&theme={theme}")
     page.wait_for_selector(".answer .large b")
     assert page.input_value("#model") == ("reader" if lang == "zh" else "reader-en")
@@ -42,6 +45,7 @@ def test_the_story_is_above_the_fold_in_the_readers_language(
         assert box["y"] + box["height"] <= size[1], part
     assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
     shot(page, f"first-{lang}-{theme}-{size[0]}")
+    page.close()
 
 
 def test_a_sentence_in_another_language_has_a_gloss_and_so_has_the_answer(page, served):

@@ -54,6 +54,14 @@ def test_an_unknown_word_is_named_with_its_place_and_one_like_it():
     assert error.value.hint == "did you mean '饿坏'?"
 
 
+def test_white_space_that_is_in_no_word_is_left_out():
+    tokenizer = WordTokenizer(["The", " kitten", " sat", ".", " It"])
+    ids = tokenizer.encode_ids("The kitten sat. The  kitten sat.\n It sat. ")
+    assert tokenizer.decode(ids) == "The kitten sat.The kitten sat. It sat."
+    with pytest.raises(InputError, match=r"'dog' \(index 20\)"):
+        tokenizer.encode_ids("The kitten sat. The dog")
+
+
 @pytest.mark.parametrize("words", [[], ["a", ""], ["a", "b", "a"]])
 def test_a_vocabulary_of_empty_or_double_words_is_refused(words):
     with pytest.raises(InputError, match="distinct"):

@@ -17,6 +17,7 @@
 import { embedded, saved } from "./embedded.js";
 import { toKernel } from "./kernel.js";
 import * as answers from "./answers.js";
+import { language } from "./words.js";
 
 const KEY = "glasshead.key";
 const AT_ONCE = 4; // requests while gathering
@@ -156,7 +157,10 @@ function sending(body) {
 /** @param {string} path @param {Sent} options */
 async function overHttp(path, options) {
   const key = sessionStorage.getItem(KEY);
-  const headers = { ...options.headers, ...(key ? { authorization: `Bearer ${key}` } : {}) };
+  const headers = {
+    "accept-language": language(), ...options.headers,
+    ...(key ? { authorization: `Bearer ${key}` } : {}),
+  };
   try {
     return await fetch(new URL(path.replace(/^\//, ""), document.baseURI), { ...options, headers });
   } catch (error) {

@@ -18,8 +18,8 @@ from glasshead.serve.trace_store import StoredTrace
 from glasshead.text.tokenizer import Tokenizer
 
 __all__ = [
-    "Index", "ModelId", "ModelQuery", "TokenId", "check_max_tokens", "check_text", "open_gpt",
-    "record_text", "server_event", "stream_events",
+    "USE_ATLAS", "Index", "ModelId", "ModelQuery", "TokenId", "check_max_tokens", "check_text",
+    "open_gpt", "record_text", "server_event", "stream_events", "tokens_at_once",
 ]  # fmt: skip
 
 ModelId = Annotated[str, Field(min_length=1, max_length=1024)]
@@ -92,12 +92,21 @@ def record_text(
     return stored
 
 
+def tokens_at_once(served: ServedModel, limit: int, beyond: bool) -> int:
+    """The most tokens that a run reads of a text, here or, if `beyond`, with untrained positions.
+
+    `limit` is that of the server.
+    """
+    assert served.run is not None
+    if beyond and getattr(served.run.model.config, "positions", "") != "learned":
+        return limit
+    return min(limit, served.entry.max_len or limit)
+
+
 def _check_tokens(served: ServedModel, text: str, limit: int, beyond: bool) -> None:
     if served.run is None:
         return  # models of transformers raise by themselves
-    positions = getattr(served.run.model.config, "positions", "")
-    if not beyond or positions == "learned":
-        limit = min(limit, served.entry.max_len or limit)
+    limit = tokens_at_once(served, limit, beyond)
     n = len(served.run.tokenizer.prompt_ids(text))
     if n > limit:
         raise InputError(

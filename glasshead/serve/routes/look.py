@@ -2,7 +2,7 @@
 
     POST /api/look                     {model, text, tokens}: words, layers, statistics of heads;
                                        with {heads, edges}, of the model without these
-    GET  /api/look/examples            texts that fit a model
+    GET  /api/look/examples            texts that fit a model, and the words that it knows
     GET  /api/seen/{seen}/weights      one head's map from words to words, float32
     GET  /api/seen/{seen}/thumbs       every head's map, small
     GET  /api/seen/{seen}/from, /to    where every head looks from a word, and who looks at it
@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 from glasshead.errors import InputError
 from glasshead.observe.inspectable import RecordConfig
 from glasshead.observe.view import ViewConfig
-from glasshead.page.examples import example_texts
+from glasshead.page.examples import beginning, example_texts, known_words
 from glasshead.page.look_answers import (
     Binary,
     LookView,
@@ -29,13 +29,16 @@ from glasshead.page.look_answers import (
     rank_heads,
 )
 from glasshead.page.predictions import Cut, predict
+from glasshead.serve.library import ServedModel
 from glasshead.serve.routes.inputs import (
+    USE_ATLAS,
     Index,
     ModelId,
     ModelQuery,
     TokenId,
     check_text,
     record_text,
+    tokens_at_once,
 )
 from glasshead.serve.trace_store import StoredTrace
 from glasshead.serve.workers import CancelToken, in_worker
@@ -97,6 +100,8 @@ MapOptions = Annotated[MapQuery, Depends()]
 def look(request: Request, ask: LookRequest, cancel: CancelToken) -> dict[str, Any]:
     state = request.app.state
     served = state.library.open(ask.model)
+    if (long := _longer_than_it_reads(state, served, ask.text)) is not None:
+        return {"model": ask.model, "kind": served.entry.kind, "text": ask.text, **long}
     if served.trace is None:
         stored = record_text(state, served, ask.text, RecordConfig(progress=cancel), ask.cut())
     elif "look" in served.entry.can:
@@ -111,10 +116,27 @@ def look(request: Request, ask: LookRequest, cancel: CancelToken) -> dict[str, A
                 **describe_look(stored.look_view(ViewConfig(ask.tokens)), kind)}  # fmt: skip
 
 
+def _longer_than_it_reads(state: Any, served: ServedModel, text: str) -> dict[str, Any] | None:
+    """What to do with a text that is longer than a run reads at once; None if it is not."""
+    if served.run is None:
+        return None
+    check_text(len(text), state.config, USE_ATLAS)
+    most = state.config.max_tokens
+    n, reads = len(served.run.tokenizer.prompt_ids(text)), tokens_at_once(served, most, False)
+    if n <= reads:
+        return None
+    return {
+        "seen": "", "long": True, "words": [], "layers": [], "tokens": n, "reads": reads,
+        "atlas": n <= tokens_at_once(served, most, True),
+        "beginning": beginning(served.run, text, reads),
+    }  # fmt: skip
+
+
 @router.get("/look/examples")
 @in_worker
 def examples(request: Request, model: ModelQuery) -> dict[str, Any]:
-    return {"examples": example_texts(request.app.state.library.open(model).run)}
+    run = request.app.state.library.open(model).run
+    return {"examples": example_texts(run), "knows": known_words(run)}
 
 
 @router.get("/seen/{seen}/weights")

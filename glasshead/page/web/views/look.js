@@ -1,6 +1,6 @@
 // Look: a text, every head, and one head large.
 
-import { fill, h, problem, styles } from "../dom.js";
+import { fill, h, styles } from "../dom.js";
 import { Scale } from "../scale.js";
 import { count, t } from "../words.js";
 import { headOf, layersLike, pathsOf, pinned, thumbsOf } from "./look_choice.js";
@@ -8,6 +8,7 @@ import { answerPanel } from "./look_answer.js";
 import { cutCard, cutsOf, edgeItem } from "./look_cut.js";
 import { gridCard, partOf } from "./look_grid.js";
 import { headCard } from "./look_head.js";
+import { longCard, unreadableCard } from "./look_instead.js";
 import { says } from "./look_prediction.js";
 import { rankCard } from "./look_rank.js";
 import { targetOf } from "./look_strips.js";
@@ -153,7 +154,7 @@ function mount(root, { entry, state, api }) {
       // 404: the server has evicted the trace. Send the text again, once.
       if (error.status === 404 && !fresh) return show(now, true);
       bar.tell("");
-      clear(problem(error, t));
+      clear(unreadableCard(error, { bar, now }));
       if (error.message === "unreachable") setTimeout(() => past() || show(now), AGAIN);
     } finally {
       if (!past()) root.classList.remove("busy");
@@ -176,14 +177,15 @@ function mount(root, { entry, state, api }) {
       api.post("/api/look", { model: entry.id, text, tokens }, { signal }),
     );
     if (past()) return;
-    bar.tell(
+    if (data.long) bar.tell("");
+    else bar.tell(
       t("look.read", {
         tokens: count(data.layers[0].T),
         layers: data.layers.length,
         heads: data.layers.reduce((n, layer) => n + layer.heads, 0),
       }),
     );
-    if (data.long) return clear(long());
+    if (data.long) return clear(longCard(data, { state, take: bar.take }));
 
     const group = layersLike(data, now);
     const [rows, cols] = [data[group[0].rows], data[group[0].cols]];
@@ -329,18 +331,6 @@ function mount(root, { entry, state, api }) {
       { class: "card waiting", "aria-hidden": "true" },
       h("p", {}, line(rows, pin.row)),
       h("p", {}, line(cols, pin.col)),
-    );
-  }
-
-  function long() {
-    const open = () => state.set({ view: "atlas" }, { push: true });
-    const go = h("button", { type: "button", class: "primary", onclick: open }, t("look.long.go"));
-    return h(
-      "div",
-      { class: "empty" },
-      h("h1", {}, t("look.long")),
-      h("p", { class: "quiet" }, t("look.long.hint")),
-      h("p", {}, go),
     );
   }
 

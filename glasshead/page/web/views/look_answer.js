@@ -90,7 +90,7 @@ export function answerPanel({ set, take, everywhere }) {
     const gloss = book.story?.names[text]?.[language()];
     return h("div", { class: `large ${kind}` },
       h("span", { class: "eyebrow" }, label),
-      h("b", { class: text.length > 9 ? "long" : "" }, text),
+      h("b", { class: text.length > 12 ? "long" : text.length > 7 ? "longish" : "" }, text),
       gloss && h("span", { class: "gloss" }, gloss),
       h("span", { class: "share" },
         h("i", { style: { width: `${100 * value}%` } }),

@@ -64,7 +64,7 @@ export function arranged(painter, rows, cols, width, left) {
   const size = n <= 70 ? (narrow ? 18 : 25) : n <= 160 ? (narrow ? 16 : 19) : 15;
   const style = { size };
   // Space between lines of text, for curves.
-  const roomy = n <= 70 ? (narrow ? 30 : 62) : n <= 160 ? 40 : 26;
+  const roomy = n <= 70 ? (narrow ? 25 : 62) : n <= 160 ? 40 : 26;
   const air = cols ? 18 : roomy;
   const upper = paragraph(painter, rows, width, cols ? 22 : air, air, style);
   const lower = cols && paragraph(painter, cols, width, upper.bottom + 120, air, style);

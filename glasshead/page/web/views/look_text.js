@@ -43,6 +43,10 @@ import "./look_words.js";
  * @property {Record<TextName, number | null>} pins the word of each text to look at first
  * @property {Record<string, Statistic>} statistics
  * @property {Role[]} telling
+ * @property {number} [reads] of a text longer than that: the tokens that the model reads at once,
+ * @property {number} [tokens] those of the text,
+ * @property {boolean} [atlas] whether the Atlas can show it,
+ * @property {string} [beginning] and as much of it as the model reads
  *
  * @typedef {LookFields & Record<TextName, Word[]>} LookAnswer
  */
@@ -73,6 +77,8 @@ const FRESH = { query: null, key: null, cut: null }; // what belongs to a text g
 export function textBar({ entry, state, api, again }) {
   /** @type {Example[] | null} */
   let examples = null; // once they have been told
+  /** @type {string[] | null} */
+  let known = null; // words, if the model can read no others
   /** @type {Promise<unknown> | null} */
   let asked = null;
   let last = ""; // what the field was given: anything else in it is being typed
@@ -178,7 +184,7 @@ export function textBar({ entry, state, api, again }) {
       if (fixed) return "";
       asked ??= api
         .get(`/api/look/examples?model=${encodeURIComponent(entry.id)}`)
-        .then((found) => (examples = found.examples))
+        .then((found) => ({ examples, knows: known = null } = found))
         .finally(() => examples || (asked = null)); // what failed is asked again
       if (now.text === undefined) await asked;
       else
@@ -191,6 +197,7 @@ export function textBar({ entry, state, api, again }) {
     },
     take,
     examples: () => examples ?? [],
+    known: () => known,
     /** @param {string} what */
     tell: (what) => (about.textContent = what),
     end: () => (typed.cancel(), sized.disconnect()),

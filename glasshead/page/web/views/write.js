@@ -83,6 +83,7 @@ function mount(root, { entry, limits, kept }) {
   if (same && kept.tokens.length) resume();
   else if (state.get().go) begin(addressed);
   else if (addressed) read({ text: addressed });
+  else form.prompt(entry, (text) => gone || running || read({ text }));
 
   // -- writing --
 

@@ -1,6 +1,7 @@
 // The form of the Write view: the beginning of the text, how tokens are drawn, and its buttons.
 
-import { h } from "../dom.js";
+import * as api from "../api.js";
+import { h, offer } from "../dom.js";
 import { t } from "../words.js";
 import { sampling } from "./write_sampling.js";
 
@@ -49,6 +50,17 @@ export function writeForm({ limit, begin, stop: onstop }) {
     text,
     drawn,
     trouble, // where errors are shown
+    /** Begins an empty field with a text of those that the model was trained on.
+     * @param {Entry} entry
+     * @param {(text: string) => void} offered
+     */
+    async prompt(entry, offered) {
+      const asked = api.get(`/api/look/examples?${api.query({ model: entry.id })}`);
+      const { examples } = await asked.catch(() => ({ examples: [] })); // then it stays empty
+      if (text.value || !examples[0]) return;
+      offer(text, examples[0].text);
+      offered(examples[0].text);
+    },
     /**
      * @param {boolean} busy while tokens are written
      * @param {boolean} ready while they are not, and there are some
