@@ -11,6 +11,7 @@ import atlas from "./views/atlas.js";
 import look from "./views/look.js";
 import runs from "./views/runs.js";
 import steps from "./views/steps.js";
+import { guide } from "./views/tour.js";
 import translate from "./views/translate.js";
 import write from "./views/write.js";
 
@@ -35,6 +36,7 @@ let about = {};
 /** @type {{key: string, view: View, entry: Entry | null, handle: Handle | null} | null} */
 let mounted = null;
 let tried = false; // a key that was typed
+const tours = guide({ entries: () => entries, api });
 
 skip.addEventListener("click", (event) => {
   event.preventDefault(); // the address says something else
@@ -59,6 +61,7 @@ async function start() {
   state.on(changed);
   night.addEventListener("change", () => changed(state.get(), new Set(["theme"])));
   draw();
+  tours.follow();
 }
 
 // -- language and theme --
@@ -112,6 +115,7 @@ function chosen(now = state.get()) {
 /** @param {Where} now @param {Set<string>} keys */
 function changed(now, keys) {
   dress();
+  tours.follow(now);
   if (["view", "model", "lang"].some((key) => keys.has(key))) return draw();
   if (keys.has("theme")) drawHeader();
   mounted?.handle?.update?.(now);
@@ -169,6 +173,7 @@ function drawHeader() {
         : entries.length
           ? picker(entry)
           : null,
+      entries.length > 0 && tours.button(),
       h(
         "button",
         {
