@@ -247,6 +247,8 @@ interface Handle {
   kept?(): unknown;
   wants?(): Ask[];
   picture?(painter: Painter): Told | null | void;
+  /** What is shared as one picture of a fixed size. */
+  card?(painter: Painter): void;
 }
 
 /** What stands above and below a saved picture. */

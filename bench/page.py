@@ -3,9 +3,10 @@
     python -m bench.page [--tokens 100000] [--tries 5] [--json]
 
 Serves a small reader and a map of many tokens on loopback, and opens both in Chromium (as the tests
-find it). Told are the milliseconds from the address to the first view, the longest task that held
-the page while the map was dragged and zoomed (by the clock, and on a processor), and the
-milliseconds of processor time that the server takes for one page of the map at each level.
+find it). Told are the milliseconds from the address to the first view, those from a click on an arc
+to the answer without it, the longest task that held the page while the map was dragged and zoomed
+(by the clock, and on a processor), and the milliseconds of processor time that the server takes for
+one page of the map at each level.
 """
 
 import argparse
@@ -33,6 +34,26 @@ def first_view(page: Page, url: str) -> float:
     page.goto(f"{url}/#model=reader")
     page.wait_for_selector(".words-over .word")
     return float(page.evaluate("() => performance.now()"))
+
+
+def cut(page: Page, url: str) -> float:
+    """Return milliseconds from the click on an arc until the answer after the cut is painted."""
+    page.goto("about:blank")
+    page.goto(f"{url}/#model=reader")
+    page.wait_for_selector(".answer .large b")
+    page.wait_for_load_state("networkidle")
+    return float(
+        page.evaluate("""() => new Promise((done) => {
+          const start = performance.now();
+          const seen = new MutationObserver(() => {
+            if (!document.querySelector(".answer .both")) return;
+            seen.disconnect();
+            requestAnimationFrame(() => setTimeout(() => done(performance.now() - start)));
+          });
+          seen.observe(document.body, { childList: true, subtree: true });
+          document.querySelector(".scissors").click();
+        })""")
+    )
 
 
 def pan(page: Page, browser: Browser, url: str, place: str) -> tuple[float, float]:
@@ -107,17 +128,20 @@ def main() -> None:
         with live(root) as found:
             found.app.state.library.open("long.glass").trace.cells(0, 0, 10)  # seconds, once
             views = [first_view(page, found.url) for _ in range(args.tries)]
+            cuts = [cut(page, found.url) for _ in range(args.tries)]
             place = f"{0.6 * args.tokens:.0f},{0.7 * args.tokens:.0f},-5.5"
             tasks = [pan(page, browser, found.url, place) for _ in range(args.tries)]
             pages = map_pages(found.url, args.tokens, args.tries)
         browser.close()
     clock, processor = (statistics.median(times) for times in zip(*tasks, strict=True))
     if args.json:
-        about = {"first_view_ms": statistics.median(views), "longest_task_ms": clock,
+        about = {"first_view_ms": statistics.median(views),
+                 "cut_to_answer_ms": statistics.median(cuts), "longest_task_ms": clock,
                  "longest_task_cpu_ms": processor, "map_page_cpu_ms": pages}  # fmt: skip
         print(json.dumps(about))
         return
     print(f"first view                      {statistics.median(views):7.0f} ms")
+    print(f"cut to changed answer           {statistics.median(cuts):7.0f} ms")
     print(f"longest task while panning      {clock:7.1f} ms, {processor:.1f} on a processor")
     for level, took in pages.items():
         print(f"a page of the map at level {level:2}   {took:7.1f} ms of processor time")

@@ -19,7 +19,7 @@ from glasshead.serve.error_replies import ERRORS, handle_errors
 from glasshead.serve.library import Entry, Library
 from glasshead.serve.logs import LoggingMiddleware
 from glasshead.serve.metrics import CONTENT_TYPE, Metrics
-from glasshead.serve.routes import atlas, look, openai, runs, steps, translate, write
+from glasshead.serve.routes import atlas, look, openai, runs, share, steps, translate, write
 from glasshead.serve.security import SecurityMiddleware
 from glasshead.serve.trace_store import TraceStore
 from glasshead.serve.workers import Workers
@@ -33,7 +33,10 @@ mimetypes.add_type("text/css", ".css")
 
 router = APIRouter()
 
-ROUTERS = [router, *(view.router for view in (atlas, steps, look, write, translate, runs, openai))]
+ROUTERS = [
+    router,
+    *(view.router for view in (atlas, steps, look, write, translate, runs, share, openai)),
+]
 
 
 def create_app(library: Library, config: ServeConfig) -> FastAPI:

@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { embedded, saved } from "./embedded.js";
 import { along, fill, h, problem, select, sign, toast } from "./dom.js";
-import { saveMenu } from "./save.js";
+import { save, saveMenu } from "./save.js";
 import * as state from "./state.js";
 import { language, setLanguage, t } from "./words.js";
 import "./shell_words.js";
@@ -41,6 +41,10 @@ const tours = guide({ entries: () => entries, api });
 skip.addEventListener("click", (event) => {
   event.preventDefault(); // the address says something else
   main.focus();
+});
+main.addEventListener("share", () => {
+  if (!mounted) return;
+  save("card", showing(mounted.entry), /** @type {HTMLButtonElement} */ (part("save")));
 });
 start();
 

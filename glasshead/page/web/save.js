@@ -9,10 +9,11 @@
 // context.kept.
 
 import * as api from "./api.js";
-import { saved } from "./embedded.js";
+import { embedded, saved } from "./embedded.js";
 import { along, h, sign, toast } from "./dom.js";
 import { Framed } from "./framed.js";
 import { CanvasPainter, SvgPainter } from "./paint.js";
+import { copyLink, forPhone } from "./share.js";
 import { colours, theme } from "./scale.js";
 import * as state from "./state.js";
 import { add, language, t } from "./words.js";
@@ -27,7 +28,10 @@ const MOST = 2e8;
 add({
   en: {
     save: "Save",
-    "save.menu": "Save this view",
+    "save.menu": "Share or save this view",
+    "save.card": "Card (PNG)",
+    "save.card.why": "one picture with sentence, arc, answer and what they mean",
+    "save.card.none": "Only Look has a card: open it there",
     "save.png": "Picture (PNG)",
     "save.svg": "Drawing (SVG)",
     "save.html": "Page (HTML)",
@@ -46,7 +50,10 @@ add({
   },
   zh: {
     save: "保存",
-    "save.menu": "保存当前视图",
+    "save.menu": "分享或保存当前视图",
+    "save.card": "卡片（PNG）",
+    "save.card.why": "一张图：句子、弧线、答案和一句说明",
+    "save.card.none": "只有“看”有卡片：请到那里去",
     "save.png": "图片（PNG）",
     "save.svg": "矢量图（SVG）",
     "save.html": "网页（HTML）",
@@ -72,16 +79,20 @@ add({
  */
 
 /** @type {Record<string, (shown: Showing) => Promise<Blob | null>>} */
-const KINDS = { png: savePng, svg: saveSvg, ...(saved ? {} : { html: saveHtml }) };
+const KINDS = {
+  card: saveCard, png: savePng, svg: saveSvg, ...(saved ? {} : { html: saveHtml }),
+};
+/** @type {Record<string, () => unknown>} */
+const LINKS = embedded ? {} : { link: copyLink, phone: forPhone };
 
 /** @param {() => Showing} current */
 export function saveMenu(current) {
-  const items = Object.keys(KINDS).map((kind) =>
+  const items = [...Object.keys(KINDS), ...Object.keys(LINKS)].map((kind) =>
     h(
       "button",
       {
         type: "button", role: "menuitem", tabindex: -1, dataset: { kind },
-        onclick: () => (shut(true), save(kind, current(), button)),
+        onclick: () => (shut(true), LINKS[kind] ? LINKS[kind]() : save(kind, current(), button)),
       },
       h("span", {}, t(`save.${kind}`)),
       h("span", { class: "quiet small" }, t(`save.${kind}.why`)),
@@ -132,14 +143,16 @@ export function saveMenu(current) {
 }
 
 /** @param {string} kind @param {Showing} shown @param {HTMLButtonElement} button */
-async function save(kind, shown, button) {
+export async function save(kind, shown, button) {
+  if (kind === "card" && !shown.handle?.card) return toast(t("save.card.none"));
   button.classList.add("busy");
   button.setAttribute("aria-busy", "true");
   try {
     const blob = await KINDS[kind](shown);
     if (!blob) return toast(t("save.nothing"));
     const parts = ["glasshead", shown.view.id, shown.entry?.name].filter(Boolean).join("-");
-    const name = `${parts.replace(/[^\p{L}\p{N}._-]+/gu, "-").slice(0, 100)}.${kind}`;
+    const end = kind === "card" ? "-card.png" : `.${kind}`;
+    const name = `${parts.replace(/[^\p{L}\p{N}._-]+/gu, "-").slice(0, 100)}${end}`;
     download(blob, name);
     toast(t("save.done", { name }));
   } catch (error) {
@@ -192,9 +205,20 @@ class FinePainter extends CanvasPainter {
 }
 
 /** @param {Showing} shown */
+async function saveCard({ handle }) {
+  const painter = new FinePainter();
+  handle?.card?.(painter);
+  return painter.w ? asPng(painter) : null;
+}
+
+/** @param {Showing} shown */
 async function savePng(shown) {
   const painter = new FinePainter();
-  if (!paint(painter, shown)) return null;
+  return paint(painter, shown) ? asPng(painter) : null;
+}
+
+/** @param {CanvasPainter} painter */
+async function asPng(painter) {
   /** @type {Blob | null} */
   const blob = await new Promise((done) => painter.canvas.toBlob(done, "image/png"));
   if (!blob) throw new Error(`${painter.canvas.width} × ${painter.canvas.height}`);

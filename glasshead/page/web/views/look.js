@@ -346,6 +346,8 @@ function mount(root, { entry, state, api }) {
     },
     /** @param {Painter} painter */
     picture: (painter) => book && head.picture(painter),
+    /** @param {Painter} painter */
+    card: (painter) => void (book && head.card(painter)),
     wants,
   };
 }

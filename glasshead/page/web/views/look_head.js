@@ -7,6 +7,7 @@ import { colours } from "../scale.js";
 import { language, t, three } from "../words.js";
 import { aboutOf, captionOf, playable, questionOf } from "./look_answer.js";
 import { arcsOver } from "./look_arcs.js";
+import { paintCard } from "./look_card.js";
 import { drawLegend, spokenLooks } from "./look_legend.js";
 import { arranged, paintLines } from "./look_lines.js";
 import { cellAt, laid, paintMatrix } from "./look_matrix.js";
@@ -113,7 +114,7 @@ export function headCard({ set, pick, cut, back, answer }) {
     said,
     live,
     caption,
-    h("footer", {}, ways, hint),
+    h("footer", {}, ways, hint, shareButton()),
   );
   const painter = new CanvasPainter(canvas);
   const watcher = new ResizeObserver(() => requestAnimationFrame(() => book && arrange()));
@@ -361,6 +362,8 @@ export function headCard({ set, pick, cut, back, answer }) {
       arrange(true);
     },
     end: () => (watcher.disconnect(), tip.hide()),
+    /** @param {Painter} on */
+    card: (on) => ((hover = null), paintCard(on, book, seen(), title.textContent ?? "")),
     /** What is on this card, on any painter.
      * @param {Painter} on
      */
@@ -381,4 +384,12 @@ export function headCard({ set, pick, cut, back, answer }) {
       };
     },
   };
+}
+
+function shareButton() {
+  const share = new CustomEvent("share", { bubbles: true }); // main.js makes the card
+  return h("button", {
+    type: "button", class: "plain share-button", title: t("look.share.why"),
+    onclick: (/** @type {Event} */ { target }) => target?.dispatchEvent(share),
+  }, t("look.share"));
 }

@@ -132,6 +132,14 @@ add({
     "look.cut.changed": "The answer changes: {before} → {after}",
     "look.cut.translation": "Whole translation",
     "look.cut.unknown": "The cut does not fit the new translation.",
+    "look.share": "Share",
+    "look.share.why": "A picture of this: sentence, arc and answer",
+    "look.card.means":
+      "A head is one of the small parts of a Transformer that fetch what a word needs from others.",
+    "look.card.still": "Some of its attention is cut here, and the model still says ‘{after}’.",
+    "look.card.changed":
+      "Some of its attention is cut here, and the model says ‘{after}’ instead of ‘{before}’.",
+    "look.card.foot": "Computed by the model itself: look, cut and see at your own machine",
     "look.long": "A text this long is for the Atlas",
     "look.long.hint":
       "Here up to 400 words are shown one by one. " +
@@ -262,6 +270,12 @@ add({
     "look.cut.changed": "答案变了：{before} → {after}",
     "look.cut.translation": "整句译文",
     "look.cut.unknown": "新的译文里没有这处注视，无从切断。",
+    "look.share": "分享",
+    "look.share.why": "存成一张图：句子、弧线和答案",
+    "look.card.means": "头是 Transformer 里的小部件：替一个词从别的词那里取来它需要的东西。",
+    "look.card.still": "这里切断了一部分注意力，模型说的仍是“{after}”。",
+    "look.card.changed": "这里切断了一部分注意力，模型不再说“{before}”，改说“{after}”。",
+    "look.card.foot": "由模型当场算出：在自己的电脑上也能看、能切、能验证",
     "look.long": "这么长的文字，请到“图集”里看",
     "look.long.hint": "这里最多逐词显示 400 个词。“图集”里多长都行，可以拖动和缩放。",
     "look.long.go": "在图集中打开",
