@@ -27,7 +27,7 @@ def begin(page, served, query, more="lang=en"):
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize(("name", "steps"), zip(TOURS, STEPS, strict=True))
+@pytest.mark.parametrize(("name", "steps"), list(zip(TOURS, STEPS, strict=True)))
 def test_a_link_begins_a_tour_that_leads_to_its_end(page, served, shot, name, steps):
     begin(page, served, f"?tour={name}")
     for n in range(1, steps + 1):

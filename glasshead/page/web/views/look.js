@@ -194,6 +194,9 @@ function mount(root, { entry, state, api }) {
     // Show the words while the weights are on their way.
     if (!body.firstChild) fill(body, waiting(pin, rows, same ? [] : cols));
     const said = predict(now, text, data, group[0], pin); // at once: it is what changes after a cut
+    // The answer need not wait for the picture.
+    if (book?.text === text && now.cut)
+      said.then((found) => past() || !book || answer.say({ ...book, ...found }));
     // After a cut, what is shown is the model without it.
     const without = cutsOf(now.cut);
     const isCut =

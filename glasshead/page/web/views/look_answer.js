@@ -87,7 +87,7 @@ export function answerPanel({ set, take, everywhere }) {
   /** @param {Book} book @param {Likely} word @param {number} value @param {string} label */
   function large(book, word, value, label, kind = "") {
     const text = word.text.trim() || word.text;
-    const gloss = book.story?.names[text]?.[language()];
+    const gloss = text === "␣" ? t("look.answer.space") : book.story?.names[text]?.[language()];
     return h("div", { class: `large ${kind}` },
       h("span", { class: "eyebrow" }, label),
       h("b", { class: text.length > 12 ? "long" : text.length > 7 ? "longish" : "" }, text),
@@ -183,6 +183,10 @@ export function answerPanel({ set, take, everywhere }) {
 
   return {
     node,
+    /** What the model says, before anything else is known.
+     * @param {Book} book
+     */
+    say: (book) => void drawSaid(book),
     /** @param {Book} book */
     draw(book) {
       drawSaid(book);

@@ -91,7 +91,9 @@ function paragraph(painter, words, width, top, air, style, left = 0) {
   let x = left;
   let y = top;
   for (const word of words) {
-    const w = Math.min(width, Math.ceil(painter.measure(word.text, style)) + 2 * pad);
+    // As wide as when it is pinned, and bold.
+    const wide = painter.measure(word.text, { ...style, weight: 600 });
+    const w = Math.min(width, Math.ceil(wide) + 2 * pad);
     if (x > left && x + w > width) {
       x = left;
       y += high + air;
