@@ -76,7 +76,7 @@ def test_it_holds_the_package_the_page_and_the_lessons_and_nothing_else(wheel):
 
 @pytest.mark.deep
 def test_it_is_small(wheel):
-    assert wheel.stat().st_size < 2**20
+    assert wheel.stat().st_size < 2 * 2**20  # a fifth of it is Chinese messages and the demo
 
 
 @pytest.mark.deep

@@ -61,7 +61,7 @@ def test_what_failed_can_be_asked_again(page, served, view, how):
     shown = {"look": ".words-over .word", "steps": ".query-words button"}[view]
     page.wait_for_selector(shown)
     page.route("**/api/**", lambda route: route.abort())
-    example = page.locator(".tries .chip").nth(2)
+    example = page.locator(".tries .chip").nth(1)
     example.click()
     page.wait_for_selector(".problem:has-text('does not answer')")
     page.unroute("**/api/**")
@@ -80,7 +80,7 @@ def test_a_text_that_is_sent_again_while_it_is_read_is_shown(page, served, view)
     opened(page, served, f"lang=en&model=reader&view={view}")
     shown = {"look": ".words-over .word", "steps": ".query-words button"}[view]
     page.wait_for_selector(shown)
-    text = page.locator(".tries .chip").nth(2).get_attribute("title")
+    text = page.locator(".tries .chip").nth(1).get_attribute("title")
     held = []
     page.route("**/api/look", lambda route: held.append(route))
     page.fill(".asking textarea", text)

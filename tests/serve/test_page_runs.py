@@ -35,6 +35,13 @@ def folder(world_runs, tmp_path):
     return tmp_path
 
 
+def train_until(run, steps):
+    """Let the run look as if it still had to train until this step."""
+    config = run / "config.json"
+    config.write_text(config.read_text().replace(f'"steps": {READER_STEPS}', f'"steps": {steps}'))
+    (run / "checksums.json").unlink()  # as in runs from before there were any
+
+
 def open_runs(page, live, more=""):
     page.goto(f"{live.url}/#view=runs&lang=en{more}")
     page.wait_for_selector(".run-list li")
@@ -67,8 +74,7 @@ def reads_on(page, place, told):
 
 def test_a_run_that_trains_is_followed(page, server, folder):
     file = folder / "reader" / "metrics.jsonl"
-    config = folder / "reader" / "config.json"
-    config.write_text(config.read_text().replace(f'"steps": {READER_STEPS}', '"steps": 9000'))
+    train_until(folder / "reader", 9000)
     page.clock.install()
     open_runs(page, server(folder))
     with open(file, "ab") as growing:
@@ -83,8 +89,7 @@ def test_a_run_that_trains_is_followed(page, server, folder):
 
 
 def test_a_server_that_is_lost_is_told_until_it_is_back(page, server, folder):
-    config = folder / "reader" / "config.json"
-    config.write_text(config.read_text().replace(f'"steps": {READER_STEPS}', '"steps": 9000'))
+    train_until(folder / "reader", 9000)
     (folder / "reader" / "metrics.jsonl").touch()
     page.clock.install()
     open_runs(page, server(folder))

@@ -75,7 +75,7 @@ def test_without_its_mask_a_gpt_sees_the_future(page, served):
 
 def test_temperature_divides_the_scores(page, served):
     found = server_steps(served, "reader", 0, 0, 26)
-    opened(page, served, "model=reader&layer=0&head=0&query=26")
+    opened(page, served, f"model=reader&text={TEXT}&layer=0&head=0&query=26")
     page.get_by_label("Temperature").fill("1")  # 2 to the power of 1
     page.wait_for_selector(".verdicts .changed")
     heated = np.array(found["products"]) * found["scale"] / 2
