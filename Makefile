@@ -52,9 +52,9 @@ fuzz: $(VENV)/dev
 	$(PYTEST) $(SCHEMA) $(FUZZ) || status=1; \
 	exit $$status
 
-# A training process killed 100 times, half a minute.
+# A training process killed 100 times, and 360 damages to files: a quarter of an hour.
 torture: $(VENV)/test
-	GLASSHEAD_KILLS=100 $(PYTEST) tests/training/test_kill.py
+	GLASSHEAD_KILLS=100 GLASSHEAD_DAMAGES=360 $(PYTEST) tests/training/test_kill.py tests/test_torture.py
 
 check: $(VENV)/check node_modules/.package-lock.json
 	$(BIN)/ruff check .

@@ -16,10 +16,15 @@ import torch
 from torch import Tensor
 
 from glasshead.errors import InputError, install_hint
+from glasshead.files.digest import DIGITS, digest
+from glasshead.files.reading import check_regular
 from glasshead.text.gguf_tokenizer import read_tokenizer
 from glasshead.text.tokenizer import Tokenizer
 
-__all__ = ["NAMES", "GGUFFile", "gguf_package"]
+__all__ = ["GGUF_DIGEST", "GGUF_WRITER", "NAMES", "GGUFFile", "digest_gguf", "gguf_package"]
+
+GGUF_DIGEST = "glasshead.digest"  # the first field: a digest of the file, in which it is zeros
+GGUF_WRITER = "glasshead.version"  # the last field, of files that must have a digest
 
 _FAMILIES = ("llama", "qwen2", "qwen3")
 NAMES = {
@@ -41,6 +46,7 @@ NAMES = {
 _UNQUANTISED = {"F32": torch.float32, "F16": torch.float16}
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # bytes, by type
 _STRING, _ARRAY = 8, 9
+_HEAD = 4096  # bytes in which the digest is found
 
 
 def gguf_package(path: Path) -> Any:
@@ -59,6 +65,7 @@ class GGUFFile:
     def __init__(self, path: Path) -> None:
         self.source, gguf = str(path), gguf_package(path)
         try:
+            check_regular(path)
             check_gguf_lengths(path)
             reader = gguf.GGUFReader(path)
             self._fields = {name: field.contents() for name, field in reader.fields.items()}
@@ -67,6 +74,7 @@ class GGUFFile:
                 f"{path} cannot be read as GGUF: {' '.join(str(error).split())[:160]}",
                 hint="the file is damaged or not complete; download it again",
             ) from None
+        check_gguf_digest(path, GGUF_WRITER in self._fields)
         self._dequantize: Any = gguf.dequantize
         self._arch = str(self._fields.get("general.architecture"))
         if self._arch not in _FAMILIES:
@@ -191,6 +199,32 @@ def _transformers_name(name: str) -> str:
         return name
     layer = "" if found[1] is None else f"model.layers.{found[1]}."
     return f"{layer}{NAMES[found[2]]}.{found[3]}"
+
+
+def check_gguf_digest(path: Path, is_ours: bool) -> None:
+    """Raise InputError if a file that we wrote is not what was written."""
+    own, written, _ = digest_gguf(path)
+    if own != written or (is_ours and not own):
+        raise InputError(
+            f"{path} is damaged: it is not what was written",
+            hint="export it again, or copy it again",
+        )
+
+
+def digest_gguf(path: Path) -> tuple[str, str, int]:
+    """Return a file's digest, the one that is written in it, and where; "" if there is none."""
+    content = np.memmap(path, np.uint8, "c")  # changes stay in memory
+    key = GGUF_DIGEST.encode()
+    field = len(key).to_bytes(8, "little") + key + _STRING.to_bytes(4, "little")
+    field += DIGITS.to_bytes(8, "little")
+    start = content[:_HEAD].tobytes().find(field)
+    if start < 0:
+        return "", "", 0
+    start += len(field)
+    place = content[start : start + DIGITS]
+    written = place.tobytes().decode("latin-1")
+    place[:] = ord("0")
+    return digest(content), written, start
 
 
 def check_gguf_lengths(path: Path) -> None:

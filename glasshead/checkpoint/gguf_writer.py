@@ -4,7 +4,6 @@ llama.cpp's own converter recognises a BPE by how it splits one fixed text, and 
 every new vocabulary. The file format has no such limit.
 """
 
-import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -13,9 +12,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glasshead.checkpoint.gguf_reader import NAMES, gguf_package
+from glasshead.checkpoint.gguf_reader import (
+    GGUF_DIGEST,
+    GGUF_WRITER,
+    NAMES,
+    digest_gguf,
+    gguf_package,
+)
 from glasshead.errors import ConfigError
-from glasshead.files.writing import atomic_path
+from glasshead.files.digest import DIGITS
+from glasshead.files.writing import atomic_path, sync_file
 
 __all__ = ["check_gguf", "write_gguf"]
 
@@ -47,6 +53,7 @@ def write_gguf(
     """
     gguf, arch = gguf_package(path), settings["model_type"]
     writer = gguf.GGUFWriter(None, arch)
+    writer.add_string(GGUF_DIGEST, "0" * DIGITS)  # until the end is written
     writer.add_name(path.stem)
     n_heads, width = settings["num_attention_heads"], settings["hidden_size"]
     for name, key in _KEYS.items():
@@ -58,6 +65,7 @@ def write_gguf(
     for name, value in tokens.items():
         add = {str: writer.add_string, bool: writer.add_bool, int: writer.add_uint32}
         add.get(type(value), writer.add_array)(name, value)
+    writer.add_uint32(GGUF_WRITER, 1)
     values = {name: _as_written(tensor) for name, tensor in shapes.items()}
     for name, tensor in values.items():
         is_bf16 = tensor.dtype == torch.uint8  # numpy has no bf16
@@ -76,7 +84,10 @@ def write_gguf(
             writer.write_tensor_data(_as_written(_pair_rows(name, read(name), settings)).numpy())
         [file] = writer.fout
         file.flush()
-        os.fsync(file.fileno())
+        own, _, place = digest_gguf(new)
+        file.seek(place)
+        file.write(own.encode())
+        sync_file(file)
 
 
 def check_gguf(settings: Mapping[str, Any], shapes: Mapping[str, Tensor]) -> None:

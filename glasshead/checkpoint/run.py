@@ -17,8 +17,8 @@ from glasshead.model.transformer import Encoder, Reader, Transformer, Transforme
 from glasshead.text.tokenizer import Tokenizer
 
 __all__ = [
-    "FORMAT", "KINDS", "Run", "RunConfig", "check_parameters", "load_parameters", "parameters",
-    "read_config", "read_metrics",
+    "FORMAT", "KINDS", "MOST_METRICS", "Run", "RunConfig", "check_parameters", "load_parameters",
+    "parameters", "read_config", "read_metrics",
 ]  # fmt: skip
 
 FORMAT = 1

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -26,8 +25,15 @@ from glasshead.checkpoint.run import (
 from glasshead.errors import CheckpointError
 from glasshead.files.checksums import add_checksums, check_content, has_checksums
 from glasshead.files.reading import read_small
-from glasshead.files.tensors import Like, TensorFile, damage_error, read_tensors, write_tensors
-from glasshead.files.writing import atomic_folder, atomic_write, sync_folder
+from glasshead.files.tensors import (
+    Like,
+    TensorFile,
+    check_tensors,
+    damage_error,
+    read_tensors,
+    write_tensors,
+)
+from glasshead.files.writing import atomic_folder, atomic_write, remove, sync_folder
 from glasshead.messages import translate
 from glasshead.text.tokenizer import Tokenizer, tokenizer_from_bytes
 
@@ -138,6 +144,17 @@ class RunFolder:
         with atomic_write(self.path / name) as file:
             file.write(content)
 
+    def set_damaged_model_aside(self) -> CheckpointError | None:
+        """Rename model.safetensors if it is damaged; return the error, None if there is none."""
+        file = self.path / "model.safetensors"
+        try:
+            check_tensors(file, self.path)
+        except CheckpointError as error:
+            if file.exists():
+                os.replace(file, file.with_name("damaged-model.safetensors"))
+            return error
+        return None
+
     def save_model(self, model: nn.Module, step: int) -> None:
         self.save_tensors(parameters(model), step)
 
@@ -182,10 +199,10 @@ class RunFolder:
         last, previous = self.states
         if rotate and last.exists():
             if previous.is_dir() or last.is_dir():
-                _remove(previous)
+                remove(previous)
             os.replace(last, self.state_files[1].with_suffix(last.suffix))
         elif last.is_dir() or last != new:
-            _remove(last)
+            remove(last)
 
     def load_state(
         self,
@@ -257,7 +274,7 @@ class RunFolder:
                 # Not as the last: the next save would make it the previous one, in place of a good
                 # one.
                 damaged = last.with_name(f"damaged{last.suffix}")
-                _remove(damaged)
+                remove(damaged)
                 os.replace(last, damaged)
         return has_previous
 
@@ -357,17 +374,6 @@ def _shapes(file: Path, folder: Path) -> dict[str, Tensor]:
     if file.parent == folder:
         return shapes
     return State(shapes, {}).part("model.")
-
-
-def _remove(path: Path) -> None:
-    """Remove a file or a folder. A folder disappears at once, however long it takes to empty it."""
-    if path.is_dir():
-        gone = path.with_name(f".{path.name}.old")
-        shutil.rmtree(gone, ignore_errors=True)
-        os.replace(path, gone)
-        shutil.rmtree(gone)
-    else:
-        path.unlink(missing_ok=True)
 
 
 def _read_first(files: list[Path], read: Callable[[Path], Result]) -> tuple[Path, Result]:

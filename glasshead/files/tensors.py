@@ -6,6 +6,7 @@ read too; `verified` says which it is.
 """
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
@@ -21,7 +22,7 @@ from glasshead.files.digest import DIGITS, digest
 from glasshead.files.reading import open_regular
 
 __all__ = [
-    "DTYPES", "Like", "TensorFile", "damage_error", "read_tensors", "shard_like", 
+    "DTYPES", "Like", "TensorFile", "check_tensors", "damage_error", "read_tensors", "shard_like", 
     "unique_keys", "write_tensors",
 ]  # fmt: skip
 
@@ -123,6 +124,11 @@ class TensorFile:
             raise ValueError("its header is not the one that was written")
         self._digests = json.loads(listed)
 
+    @property
+    def elements(self) -> int:
+        """The number of elements of all tensors."""
+        return sum(math.prod(shape) for shape, _ in self.shapes.values())
+
     def meta_tensors(self) -> dict[str, Tensor]:
         """Return the tensors on the meta device: shape and dtype, but no memory.
 
@@ -205,6 +211,17 @@ def read_tensors(
     except (OSError, ValueError) as error:
         raise damage_error(path, error) from None
     return found, file.metadata
+
+
+def check_tensors(path: Path, within: Path | None = None) -> bool:
+    """Raise CheckpointError if a file is damaged; return False if it has no digests."""
+    try:
+        file = TensorFile(path, within)
+        for name in file.shapes if file.verified else ():
+            file.read(name)
+    except (OSError, ValueError) as error:
+        raise damage_error(path, error) from None
+    return file.verified
 
 
 def damage_error(path: Path, error: OSError | ValueError) -> CheckpointError:

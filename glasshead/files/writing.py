@@ -12,7 +12,7 @@ from typing import BinaryIO
 from glasshead.errors import CheckpointError
 
 __all__ = [
-    "atomic_folder", "atomic_path", "atomic_write", "sync_file", "sync_folder",
+    "atomic_folder", "atomic_path", "atomic_write", "remove", "sync_file", "sync_folder",
     "write_error",
 ]  # fmt: skip
 
@@ -88,6 +88,17 @@ def atomic_path(path: Path) -> Iterator[Path]:
         sync_folder(path.parent)
     except OSError as error:
         raise write_error(f"cannot write {path}", error) from None
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder. A folder disappears at once, however long it takes to empty it."""
+    if path.is_dir():
+        gone = path.with_name(f".{path.name}.old")
+        shutil.rmtree(gone, ignore_errors=True)
+        os.replace(path, gone)
+        shutil.rmtree(gone)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def write_error(what: str, error: OSError) -> CheckpointError:

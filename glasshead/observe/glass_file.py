@@ -1,25 +1,29 @@
 """The .glass file: a safetensors file whose header describes the tensors in JSON.
 
 Any safetensors reader can open it. Queries, keys and log-sum-exp keep their dtype, and a mask that
-layers share is written once. Opening reads only the header; a tensor is read when it is needed.
+layers share is written once. Opening reads only the header; a tensor is read, and checked by its
+digest, when it is needed.
 """
 
 import json
-import os
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
 from torch import Tensor
 
 from glasshead.attention.hooks import Layer
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring
 from glasshead.errors import GlassheadError, InputError, near_file
+from glasshead.files.tensors import TensorFile, write_tensors
+from glasshead.files.writing import atomic_write
+from glasshead.messages import translate
 from glasshead.observe.statistics import HeadStatistics
 from glasshead.observe.trace import Trace
 from glasshead.observe.trace_storage import LayerTrace, RecordedCall
@@ -41,7 +45,6 @@ def write_glass(trace: Trace, path: Path) -> None:
     """Write to a temporary file and rename it, so that `path` is the old file or the new one."""
     tensors: dict[str, Tensor] = {}
     names: dict[Any, str] = {}
-    memories: set[int] = set()
 
     def put(name: str, x: Tensor | None) -> str | None:
         if x is None:
@@ -49,12 +52,7 @@ def write_glass(trace: Trace, path: Path) -> None:
         x = _narrow(x.detach())
         key = (x.data_ptr(), x.shape, x.stride(), x.dtype)
         if key not in names:
-            names[key] = name
-            memory = x.untyped_storage().data_ptr()
-            x = x.cpu().contiguous()
-            # The library accepts no two tensors that share memory.
-            tensors[name] = x.clone() if memory in memories else x
-            memories.add(memory)
+            names[key], tensors[name] = name, x
         return names[key]
 
     header = {
@@ -77,17 +75,14 @@ def write_glass(trace: Trace, path: Path) -> None:
             hint="use text, numbers, lists and dicts",
         ) from None
     tensors = tensors or {"nothing": torch.zeros(1)}  # safetensors needs at least one
-    temporary = path.with_name(f".{path.name}.new")
     try:
-        save_file(tensors, temporary, {"glass": str(VERSION), "header": text})
-        os.replace(temporary, path)
-    except (OSError, SafetensorError) as error:
+        with atomic_write(path) as file:
+            write_tensors(file, tensors, {"glass": str(VERSION), "header": text})
+    except OSError as error:
         raise InputError(
             f"{path} cannot be written: {error}",
             hint="check that the folder exists and the disk is not full",
         ) from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def read_glass(path: Path) -> Trace:
@@ -97,9 +92,9 @@ def read_glass(path: Path) -> Trace:
             f"{path} does not exist", hint=near_file(path, "glasshead atlas writes such files")
         )
     try:
-        file = safe_open(path, framework="pt")
-        about = file.metadata() or {}
-    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
+        file = TensorFile(path)
+        about = file.metadata
+    except (OSError, ValueError) as error:
         raise _damage_error(path, error) from None
     if "glass" not in about:
         raise InputError(
@@ -115,16 +110,21 @@ def read_glass(path: Path) -> Trace:
     try:
         header = json.loads(about["header"])
         json.dumps(header, ensure_ascii=False).encode()  # raises for half a surrogate pair
-        return _read_trace(header, file.get_tensor)
+        trace = _read_trace(header, file)
     except (
         SafetensorError, GlassheadError, OSError, ValueError, RuntimeError, KeyError, TypeError,
         AttributeError, IndexError, RecursionError, ArithmeticError,
     ) as error:  # fmt: skip
         raise _damage_error(path, error) from None
+    if not file.verified:
+        print(translate(f"{path}: no checksums, loaded unverified"), file=sys.stderr)
+    return trace
 
 
 def _damage_error(path: Path, error: Exception) -> InputError:
-    reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+    named = "" if isinstance(error, OSError) or type(error) is ValueError else type(error).__name__
+    said = getattr(error, "strerror", None) or error
+    reason = " ".join(f"{named}: {said}".removeprefix(": ").split())[:200]
     return InputError(
         f"{path} is damaged or not a .glass file ({reason})",
         hint="write it again with glasshead atlas"
@@ -188,15 +188,23 @@ def _decode_tokens(tokens: Any) -> Any:
     ]
 
 
-def _read_trace(header: Any, get_tensor: Callable[[str], Tensor]) -> Trace:
+def _read_trace(header: Any, file: TensorFile) -> Trace:
     known: dict[str, Tensor] = {}
+    later = _checked_later(header)
 
-    def get(name: str | None) -> Tensor | None:
+    def read_tensor(name: str | None) -> Tensor | None:
         if name is None:
             return None
         if name not in known:
-            known[name] = get_tensor(name)
+            known[name] = file.read(name, check=name not in later)
         return known[name]
+
+    def check(names: set[str]) -> None:
+        for name in names:
+            try:
+                file.check(name, known[name])
+            except ValueError as error:
+                raise _damage_error(file.path, error) from None
 
     layers = [
         Layer(int(each["index"]), str(each["name"]), each["kind"], each["part"])
@@ -208,7 +216,7 @@ def _read_trace(header: Any, get_tensor: Callable[[str], Tensor]) -> Trace:
     trace = Trace(
         layers,
         model=str(header["model"]),
-        ids=get(header["ids"]),
+        ids=read_tensor(header["ids"]),
         tokens=_decode_tokens(header["tokens"]),
         source_tokens=_decode_tokens(header["source_tokens"]),
         about=dict(header["about"]),
@@ -216,8 +224,25 @@ def _read_trace(header: Any, get_tensor: Callable[[str], Tensor]) -> Trace:
     )
     for layer, each in zip(layers, header["layers"], strict=True):
         if each["record"] is not None:
-            trace.layer_traces[layer.index] = _read_layer(layer, each["record"], get)
+            found = _read_layer(layer, each["record"], read_tensor)
+            found.checks = {p: partial(check, n) for p, n in _parts(each["record"]).items()}
+            trace.layer_traces[layer.index] = found
     return trace
+
+
+def _parts(record: Any) -> dict[str, set[str]]:
+    """Return the names of the tensors of a layer that may be large, by what needs them."""
+    statistics = record["statistics"] or {}
+    return {
+        "tensors": {record[name] for name in ("q", "k", "lse")} - {None},
+        "statistics": {x["tensor"] for x in statistics.values() if isinstance(x, dict)} - {None},
+    }
+
+
+def _checked_later(header: Any) -> set[str]:
+    """Return the names of the tensors that are checked when they are first used, not on opening."""
+    records = [each["record"] for each in header["layers"] if each["record"]]
+    return {name for record in records for names in _parts(record).values() for name in names}
 
 
 def _read_layer(layer: Layer, found: Any, get: Get) -> LayerTrace:

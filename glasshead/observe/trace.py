@@ -291,7 +291,7 @@ class Trace:
             side, one = PAGE << level, 1 << level
             rows = slice(i * side, min((i + 1) * side, T))
             cols = slice(j * side, min((j + 1) * side, S))
-            measured = stored.statistics
+            measured = stored.measured
             cell = measured.overview_cell if measured else (cell_side(T), cell_side(S))
             if one % max(cell) or (not measured and max(cell) == 1):
                 page = compute_cells(stored, batch, head, rows, cols, (one, one), hide_sink)
@@ -305,8 +305,7 @@ class Trace:
 
     def _overview(self, stored: LayerTrace, batch: int, head: int, cell: tuple[int, int]) -> Cells:
         """Return the whole map of a head in cells, as it was measured or computed here."""
-        if stored.statistics is not None:
-            found = stored.statistics
+        if (found := stored.measured) is not None:
             return Cells(found.overview_mean[batch, head], found.overview_max[batch, head])
         _, _, T, S = stored.shape
         key = (stored.layer.index, *stored.shape, batch, head)

@@ -79,6 +79,9 @@ class LayerTrace:
     statistics: HeadStatistics | None = None
     device: str = "cpu"  # where the model ran
     measure_pending: Callable[[], None] | None = None  # measures this layer, with others
+    # Of a file: by "tensors" and "statistics", a function that raises InputError for damage. Each
+    # is called once, when that part is first used.
+    checks: dict[str, Callable[[], None]] = field(default_factory=dict)
 
     def tile(self, batch: int, head: int, rows: slice, cols: slice) -> Tensor:
         """Return the weights of one head in a rectangle, in float32 or better."""
@@ -120,7 +123,8 @@ class LayerTrace:
         return slice(min(part.start for part in found), max(part.stop for part in found))
 
     def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Return q, k and lse; raise if only statistics were kept."""
+        """Return q, k and lse; raise if only statistics were kept, or if they are damaged."""
+        self._check("tensors")
         if self.q is None or self.k is None or self.lse is None:
             raise RecordingError(
                 f"{self.layer} was recorded without its queries and keys",
@@ -128,16 +132,28 @@ class LayerTrace:
             )
         return self.q, self.k, self.lse
 
+    @property
+    def measured(self) -> HeadStatistics | None:
+        """The statistics if they were measured; raise if they are damaged."""
+        self._check("statistics")
+        return self.statistics
+
+    def _check(self, part: str) -> None:
+        if part in self.checks:
+            self.checks[part]()
+            self.checks.pop(part, None)  # another thread may have been faster
+
     def measure(self, ids: Tensor | None, top_k: int) -> HeadStatistics:
         """Return the statistics; the first call computes them, on the device the model ran on."""
         if self.measure_pending is not None:
             self.measure_pending()
-        if self.statistics is None:
+        if self.measured is None:
             q, k, lse = (x.to(self.device) for x in self.tensors())
             mask, scoring = self.mask_and_scoring()
             mask, scoring = map_tensors(mask, self._move), map_tensors(scoring, self._move)
             found = measure(self.layer, q, k, mask, scoring, lse, ids, top_k)
             self.statistics = map_tensors(found, Tensor.cpu)
+        assert self.statistics is not None
         return self.statistics
 
     def _move(self, x: Tensor) -> Tensor:

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from glasshead.errors import InputError, install_hint
+from glasshead.errors import GlassheadError, InputError, install_hint
+from glasshead.files.foreign_folder import check_foreign_folder
 from glasshead.observe.inspectable import (
     RECORD_ALL,
     InspectableModel,
@@ -38,6 +39,7 @@ class TransformersFolder(InspectableModel):
                 f"{path} holds a model of the transformers library, which is not installed",
                 hint=install_hint("hf"),
             ) from None
+        check_foreign_folder(path)
         dtype = torch.float32 if device.type == "cpu" else "auto"
         local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
         with _silence(transformers), _explain_errors(path):
@@ -168,7 +170,9 @@ def _explain_errors(path: Path) -> Iterator[None]:
     """Turn what the library raises for a folder that it cannot read into one line."""
     try:
         yield
-    except (OSError, ValueError, RuntimeError, KeyError, ImportError, AttributeError) as error:
+    except GlassheadError:
+        raise
+    except Exception as error:  # the library trusts the files, and raises whatever that leads to
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise InputError(
             f"{path} cannot be opened ({reason[:200]})",

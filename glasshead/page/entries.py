@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-
 from glasshead.checkpoint import KINDS, Run, RunFolder, kind_of
 from glasshead.checkpoint.safetensors_folder import SafetensorsFolder, read_json
 from glasshead.errors import ConfigError, GlassheadError, InputError, did_you_mean
+from glasshead.files.tensors import TensorFile
 from glasshead.model.pretrained import FAMILIES, ForeignConfig, family_of
 from glasshead.observe.glass_file import VERSION
 from glasshead.observe.trace import Trace
@@ -141,8 +140,7 @@ def _describe_transformers(entry: Entry, path: Path) -> Entry:
 
 def _describe_glass_file(entry: Entry, path: Path) -> Entry:
     try:
-        with safe_open(path, framework="pt") as file:
-            about = file.metadata() or {}
+        about = TensorFile(path).metadata
         if about.get("glass") != str(VERSION):
             raise InputError(
                 "not a .glass file of a version that this program knows",
@@ -154,7 +152,7 @@ def _describe_glass_file(entry: Entry, path: Path) -> Entry:
         heads = max((H for _, H, _, _ in shapes), default=0)
         if _count(longest) is None or _count(heads) is None:
             raise ValueError("sizes that are no counts")
-    except (SafetensorError, OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         if isinstance(error, GlassheadError):
             raise
         raise InputError(
@@ -171,11 +169,11 @@ def _check_weights(files: list[Path], config: Mapping[str, Any]) -> None:
     wrong = ""
     for file in files:
         try:
-            with safe_open(file, framework="pt") as opened:
-                tensors = len(opened.keys())
-        except (SafetensorError, OSError) as error:
+            tensors = len(TensorFile(file).shapes)
+        except (OSError, ValueError) as error:
             missing = isinstance(error, FileNotFoundError)
-            wrong = wrong or f"{file.name} is {'missing' if missing else f'damaged: {error}'}"
+            reason = getattr(error, "strerror", None) or error
+            wrong = wrong or f"{file.name} is {'missing' if missing else f'damaged: {reason}'}"
             continue
         # A model is built before its weights are read, and one that is not there may fill memory.
         layers, width, words = (

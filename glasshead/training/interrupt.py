@@ -1,4 +1,7 @@
-"""SIGINT and SIGTERM ask a run to save and end; a second one ends the process at once."""
+"""SIGINT, SIGTERM and SIGHUP ask a run to save and end; a second one ends the process at once.
+
+SIGHUP comes when the terminal is closed.
+"""
 
 import signal
 import threading
@@ -9,10 +12,13 @@ from typing import Any
 
 __all__ = ["catch_signals"]
 
+HANGUP = getattr(signal, "SIGHUP", None)  # Windows has none
+SIGNALS = [signal.SIGINT, signal.SIGTERM, *([HANGUP] if HANGUP else [])]
+
 
 @contextmanager
 def catch_signals(*, repeatedly: bool = False) -> Iterator[list[signal.Signals]]:
-    """Yield a list to which SIGINT and SIGTERM are appended as they arrive.
+    """Yield a list to which SIGINT, SIGTERM and SIGHUP are appended as they arrive.
 
     `repeatedly` also catches all but the first: torchrun passes on a signal that the terminal has
     sent to every process already.
@@ -27,8 +33,10 @@ def catch_signals(*, repeatedly: bool = False) -> Iterator[list[signal.Signals]]
                 signal.signal(known, signal.SIG_DFL)
 
     if threading.current_thread() is threading.main_thread():  # others get no signals
-        for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, catch)
+        for number in SIGNALS:
+            # nohup ignores SIGHUP, so that a run outlives its terminal.
+            if number != HANGUP or signal.getsignal(number) != signal.SIG_IGN:
+                before[number] = signal.signal(number, catch)
     try:
         yield received
     finally:

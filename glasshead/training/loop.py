@@ -207,7 +207,10 @@ class Trainer:
             self.run_log.write_sample(p.step, sample)
         self.listener.on_evaluation(status, values, best, sample)
         if self._fraction_done() >= 1 or self._clock() - self._drawn_at > DRAW_SECONDS:
-            self.run_log.draw()
+            try:
+                self.run_log.draw()
+            except OSError as error:  # a picture is not worth a run
+                self.listener.say(f"cannot draw {error.filename}: {error.strerror}")
             self._drawn_at = self._clock()
         p.evaluated_at = self._seconds()
 
@@ -228,7 +231,7 @@ class Trainer:
         p = self.progress
         if self.run is None or p.step == self._saved_step or (p.bad and not at_once):
             return
-        p.seconds, p.lengths = self._seconds(), self.run_log.sync()
+        p.seconds, (p.lengths, p.digests) = self._seconds(), self.run_log.sync()
         tensors = {f"model.{name}": t for name, t in parameters(self.model).items()}
         tensors |= {f"optimizer.{name}": t for name, t in self.optimizers.tensors().items()}
         if self.ema:
@@ -248,6 +251,14 @@ class Trainer:
         assert self.run
         return self.run.load_state(self._restore, last_is_good, self.processes, self.strategy.like)
 
+    def _check_best(self) -> None:
+        """Forget the best evaluation if its parameters are damaged: the next one saves its own."""
+        assert self.run
+        error = self.run.set_damaged_model_aside() if self.processes.first else None
+        if self.processes.broadcast(error is not None):
+            self.progress.best = {}
+            self.listener.say(f"{error}; the next evaluation writes new parameters")
+
     def _restore(self, state: State, file: Path) -> None:
         load_parameters(self.model, state.part("model."), file)
         self.optimizers.load(state.part("optimizer."), file)
@@ -263,9 +274,13 @@ class Trainer:
                 f"{file} is not a checkpoint of this run: {error}", hint="restore it from a backup"
             ) from None
         p = self.progress
-        self.run_log.truncate(p.lengths, p.step)
         self._set_seconds(p.seconds)
         self._saved_step, self._saved_at, self._good = p.step, p.seconds, 0
+        for path, copy in self.run_log.truncate(p.lengths, p.step, p.digests).items():
+            if copy:
+                self.listener.say(f"{path} is damaged, the training goes on; copied to {copy}")
+            else:
+                self.listener.say(f"{path} is missing, the training goes on")
         self._pending, self._loss = [], None
         if self._graph:
             self._graph.reset()
@@ -304,7 +319,9 @@ class Trainer:
         self.model.train()
         try:
             with lock, closing(self.run_log):
-                if self.run and not self._load():
+                if self.run and self._load():
+                    self._check_best()
+                elif self.run:
                     file = self.run.path / "model.safetensors"  # as it was when the run was made
                     load_parameters(self.model, read_tensors(file, self.strategy.like)[0], file)
                     if self.ema:

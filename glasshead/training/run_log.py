@@ -11,8 +11,15 @@ These are the same however often the run was interrupted; `seconds` and `tokens_
 
 import json
 import os
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from glasshead.checkpoint.run import MOST_METRICS
+from glasshead.files.digest import digest, digest_file
+from glasshead.files.reading import read_small
+from glasshead.files.writing import sync_file
 
 __all__ = ["RunLog"]
 
@@ -56,30 +63,50 @@ class RunLog:
 
             draw_losses(self._folder)
 
-    def sync(self) -> dict[str, int]:
-        """Bring all files to the disk; return their lengths, for `truncate`."""
+    def sync(self) -> tuple[dict[str, int], dict[str, str]]:
+        """Bring all files to the disk; return their lengths and digests, for `truncate`."""
         if self._board is not None:
             self._board.flush()
         lengths = {}
         for path in self._files:
             with open(path, "ab") as file:
-                os.fsync(file.fileno())
+                sync_file(file)
                 lengths[path.name] = file.tell()
-        return lengths
+        return lengths, {path.name: digest_file(path) for path in self._files}
 
-    def truncate(self, lengths: dict[str, int], step: int) -> None:
-        """Cut off what was written after the checkpoint of `step`, and a line that was torn."""
+    def truncate(
+        self, lengths: Mapping[str, int], step: int, digests: Mapping[str, str] | None = None
+    ) -> dict[Path, Path | None]:
+        """Cut off what was written after the checkpoint of `step`, and a line that was torn.
+
+        Returns:
+            The files that were damaged since that checkpoint, each with a copy that was made of it,
+            or None if it is missing.
+        """
+        copies: dict[Path, Path | None] = {}
         for path in self._files:
-            if path.exists():
-                text = path.read_bytes()[: lengths.get(path.name, 0)]
-                os.truncate(path, text.rfind(b"\n") + 1)
+            length, known = lengths.get(path.name, 0), (digests or {}).get(path.name)
+            if not path.exists() and length:
+                copies[path] = None
+            elif path.exists():
+                text = read_small(path, MOST_METRICS, within=self._folder)
+                if known is not None and digest(text[:length]) != known:
+                    copies[path] = _copy(path)
+                os.truncate(path, text[:length].rfind(b"\n") + 1)
         self.close()
         self._purge_step = step + 1
+        return copies
 
     def close(self) -> None:
         if self._board is not None:
             self._board.close()
             self._board = None
+
+
+def _copy(path: Path) -> Path:
+    copy = path.with_name(f"damaged-{path.name}")
+    shutil.copyfile(path, copy)
+    return copy
 
 
 def _append(path: Path, text: str) -> None:

@@ -88,6 +88,7 @@ class Progress:
     grad_norm: float = 0.0
     window: list[float] = field(default_factory=list)  # losses since the last line of metrics
     lengths: dict[str, int] = field(default_factory=dict)  # bytes of metrics and samples
+    digests: dict[str, str] = field(default_factory=dict)  # of these bytes
 
 
 @dataclass(frozen=True)
