@@ -9,6 +9,7 @@ import inspect
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -138,6 +139,8 @@ for _word, _function in COMMANDS.items():
 
 
 def main() -> None:
+    # Commands say it themselves, in the user's language.
+    warnings.filterwarnings("ignore", message=".* also ran attention that cannot be recorded")
     sys.exit(run(sys.argv[1:]))
 
 

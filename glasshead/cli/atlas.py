@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from glasshead.cli.terminal import Beyond, Device, FirstTokens, argument, option, say
+from glasshead.cli.terminal import Beyond, Device, FirstTokens, argument, option, say, say_unseen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +69,7 @@ def atlas(
             assert show is not None
             show(done, len(seen.layers))
     measured = time.perf_counter()
+    say_unseen(seen)
     seen.about["text"] = text[:200]
     seen.save(out)
     assert seen.tokens is not None

@@ -16,6 +16,7 @@ from glasshead.cli.terminal import (
     language,
     read_text,
     say,
+    say_unseen,
 )
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ def look(
     opened = _open(model, device)
     said = _read_text(opened, model, text, chosen_language)
     trace = opened.record(said, RecordConfig(max_tokens=max_tokens, beyond=beyond))
+    say_unseen(trace)
     options = LookOptions(View(trace, config), layer, head, word, query, statistic, chosen_language)
     if out is not None and out.suffix.lower() == ".html":
         _write_page(options, opened, model, said, out)

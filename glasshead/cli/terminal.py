@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import ProgressColumn
 
+    from glasshead.observe.trace import Trace
+
 __all__ = [
     "AsJson", "Beyond", "Device", "FirstTokens", "Lang", "Language", "ProgressDisplay",
     "RunArgument", "argument",
     "console", "drop_none", "language", "option", "print_json", "read_text", "report", "say",
-    "write_errors",
+    "say_unseen", "write_errors",
 ]  # fmt: skip
 
 
@@ -112,6 +114,13 @@ class ProgressDisplay:
 
     def __exit__(self, *error: object) -> None:
         self._bar.stop()
+
+
+def say_unseen(trace: "Trace") -> None:
+    """Say which attention of the model is not in the recording."""
+    if trace.unseen:
+        names, n = ", ".join(trace.unseen[:3]), len(trace.unseen)
+        say(f"not recorded: {n} attention layers that hooks cannot see, such as {names}")
 
 
 def language(lang: Language | None = None) -> Literal["zh", "en"]:

@@ -102,7 +102,7 @@ class InspectableModel(Inspectable):
             ) as trace,
         ):
             run()
-        trace.about = {"name": self.name, **about}
+        trace.about = {**trace.about, "name": self.name, **about}
         return trace
 
     def _truncate(

@@ -9,7 +9,7 @@ from glasshead.attention.hooks import Layer
 from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.errors import ConfigError, RecordingError, did_you_mean
 
-__all__ = ["choose_layers", "find_layers", "select_layers"]
+__all__ = ["called_names", "choose_layers", "find_layers", "select_layers"]
 
 
 def find_layers(model: nn.Module, partly: bool) -> list[tuple[Layer, nn.Module]]:
@@ -29,7 +29,7 @@ def find_layers(model: nn.Module, partly: bool) -> list[tuple[Layer, nn.Module]]
 def _calls_the_interface(module: nn.Module) -> bool:
     """Whether the module's own code calls the attention interface of `transformers`."""
     return any(
-        "ALL_ATTENTION_FUNCTIONS" in _called_names(function)
+        "ALL_ATTENTION_FUNCTIONS" in called_names(function)
         for cls in type(module).__mro__
         # The base class of its models names the interface too, but does not call it.
         if not cls.__module__.startswith(("torch.", "transformers.modeling_utils"))
@@ -37,7 +37,8 @@ def _calls_the_interface(module: nn.Module) -> bool:
     )
 
 
-def _called_names(function: Any) -> tuple[str, ...]:
+def called_names(function: Any) -> tuple[str, ...]:
+    """Return the names that the code of a function uses, besides its own variables."""
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     return function.__code__.co_names if hasattr(function, "__code__") else ()

@@ -17,11 +17,12 @@ number to their scores (padding, often), it gives them equal weight, and so do t
 leave such rows out.
 """
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +34,7 @@ from glasshead.attention.scores import recompute
 from glasshead.errors import ConfigError, RecordingError, did_you_mean
 from glasshead.observe.exactness import check_exactness
 from glasshead.observe.hooks import attach_hooks
-from glasshead.observe.layers import select_layers
+from glasshead.observe.layers import find_layers, select_layers
 from glasshead.observe.pending_statistics import Measurement, PendingStatistics
 from glasshead.observe.trace import Trace
 from glasshead.observe.trace_storage import (
@@ -44,6 +45,7 @@ from glasshead.observe.trace_storage import (
     map_tensors,
 )
 from glasshead.observe.transformers_hooks import check_kernel
+from glasshead.observe.unseen import watch_unseen
 
 __all__ = ["Progress", "check_exactness", "observing"]
 
@@ -56,7 +58,7 @@ KEEPS = ("tensors", "statistics", "both")
 def observing(
     model: nn.Module,
     *,
-    layers: Iterable[int | str] | None = None,
+    layers: Iterable[int | str] | Literal["all"] | None = None,
     keep: str = "tensors",
     ids: Tensor | None = None,
     tokens: Any = None,
@@ -77,7 +79,8 @@ def observing(
 
     Args:
         model: one of ours, one of `transformers`, or a module that contains such.
-        layers: attention layers to record, by index or by module name; all when None.
+        layers: attention layers to record, by index or by module name. None records all that can
+            be, and warns if attention ran that cannot (`Trace.unseen`); "all" raises instead.
         keep: "tensors" keeps q, k and lse: exact tiles, and statistics when asked for.
             "statistics" measures each layer as it runs (on a GPU, those of a short text together)
             and keeps only the result. "both" does both.
@@ -94,7 +97,8 @@ def observing(
     """
     if keep not in KEEPS:
         raise ConfigError(f"unknown keep '{keep}'", hint=did_you_mean(keep, KEEPS))
-    selected = select_layers(model, layers)
+    wanted = None if layers == "all" else layers
+    selected = select_layers(model, wanted)
     trace = Trace(
         [layer for layer, _ in selected],
         model=type(getattr(model, "_orig_mod", model)).__name__,
@@ -107,7 +111,12 @@ def observing(
         progress(0, len(selected))
     recorder = _Recorder(trace, keep, TensorStorage(in_memory, folder), progress)
     hooks = {m: _RecordHook(layer, m, recorder) for layer, m in selected}
-    with attach_hooks(hooks), _record_ids(model, trace):
+    recordable = {module for _, module in find_layers(model, partly=True)}
+    with (
+        attach_hooks(hooks),
+        _record_ids(model, trace),
+        watch_unseen(model, recordable) as unseen,
+    ):
         yield trace
     recorder.pending.measure()
     if not recorder.calls:
@@ -116,6 +125,20 @@ def observing(
             hint="call the model inside `with observing(model)`; if you did, its attention does "
             "not go through the interface that hooks can see",
         )
+    if unseen:
+        trace.about = {**trace.about, "unseen": unseen}
+        _report_unseen(trace, layers)
+
+
+def _report_unseen(trace: Trace, layers: Any) -> None:
+    """Warn of attention that ran and cannot be recorded; raise if all was to be."""
+    n, names = len(trace.unseen), ", ".join(trace.unseen[:3])
+    more = f" and {n - 3} more" if n > 3 else ""
+    problem = f"{trace.model} also ran attention that cannot be recorded: {names}{more}"
+    if layers == "all":
+        raise RecordingError(problem, hint="leave out layers='all' to record the rest")
+    if layers is None:
+        warnings.warn(f"{problem}; trace.unseen has all names", stacklevel=4)
 
 
 @contextmanager

@@ -114,11 +114,18 @@ class Trace:
             lines.append(f"  layers  {span}: {kind} attention, {sizes}")
         if not groups:
             return f"{lines[0]} nothing was recorded"
+        if self.unseen:
+            lines.append(f"  unseen  {len(self.unseen)} more attention layers: .unseen names them")
         return "\n".join([*lines, "  ask     .top(layer, head, query), .row(...), .show()"])
 
     @property
     def layers(self) -> list[Layer]:
         return list(self._layers.values())
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """The attention modules that ran and that cannot be recorded."""
+        return tuple(self.about.get("unseen", ()))
 
     @property
     def ids(self) -> Tensor | None:
