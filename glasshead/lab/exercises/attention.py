@@ -1,6 +1,6 @@
 """What `glasshead check` knows of attention, for exercises: its reference and its mistakes."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import numpy as np
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from glasshead.lab.check.mistakes import MISTAKES, pairs
 from glasshead.lab.check.pipeline import Array, Case, Projections, Step, run
-from glasshead.lab.exercises.judging import Wrong
+from glasshead.lab.exercises.judging import LooseAnswer, Wrong
 
 __all__ = ["as_case", "attention_mistakes", "right_attention"]
 
@@ -37,15 +37,32 @@ def _array(x: Tensor) -> Array:
     return x.detach().double().numpy()
 
 
-def right_attention(
-    make: MakeCase, params: Projections | None = None, steps: dict[str, Step] | None = None
-) -> Callable[..., Tensor]:
+def right_attention(make: MakeCase, params: Projections | None = None) -> Callable[..., Tensor]:
     """Return a function from the arguments of `make` to the context, in the shape of q."""
 
     def compute(*args: Tensor) -> Tensor:
-        case = make(*args)
-        work = run(case, params or Projections(), steps or {})
+        work = run(make(*args), params or Projections(), {})
         return _like(args[0], work.context, params is not None)
+
+    return compute
+
+
+def _wrong_attention(
+    make: MakeCase, params: Projections | None, steps: Mapping[str, Step]
+) -> Callable[..., LooseAnswer]:
+    def compute(*args: Tensor) -> LooseAnswer:
+        try:
+            work = run(make(*args), params or Projections(), steps)
+        except (ValueError, IndexError):  # it does not exist for these shapes
+            nothing = torch.zeros(0)
+            return LooseAnswer(nothing, nothing.bool())
+        out = _like(args[0], work.context, params is not None)
+        sure = np.ones(work.context.shape, bool)
+        if work.unsure is not None:  # (B, T) rows where some divide by 0
+            rows = ~work.unsure if work.context.ndim == 3 else ~work.unsure[:, None]
+            if rows.shape == work.context.shape[:-1] or work.context.ndim == 4:
+                sure = np.broadcast_to(rows[..., None], work.context.shape)
+        return LooseAnswer(out, _like(args[0], sure, params is not None).bool())
 
     return compute
 
@@ -60,7 +77,7 @@ def attention_mistakes(
     """Yield each mistake of the checker as a wrong answer; then two at a time."""
     for mistake in [*MISTAKES, *(pairs() if two else ())]:
         if mistake.name.partition("+")[0] not in leave_out:
-            yield mistake.name, right_attention(make, params, dict(mistake.steps))
+            yield mistake.name, _wrong_attention(make, params, mistake.steps)
 
 
 def _like(q: Tensor, context: Array, projected: bool) -> Tensor:

@@ -111,11 +111,13 @@ def explain_error(error: BaseException, path: Path) -> Trouble:
 @contextmanager
 def reproducible() -> Iterator[None]:
     """Compute in float64 with a fixed seed, so that two runs of a check agree."""
-    before = torch.get_default_dtype()
+    before, threads = torch.get_default_dtype(), torch.get_num_threads()
     torch.set_default_dtype(torch.float64)
+    torch.set_num_threads(1)  # the tensors are small
     try:
         with torch.random.fork_rng([]):
             torch.manual_seed(SEED)
             yield
     finally:
         torch.set_default_dtype(before)
+        torch.set_num_threads(threads)

@@ -6,6 +6,7 @@ whatever computes them: with the identity for values, attention returns its weig
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +32,8 @@ HEAD_WIDTH = WIDTH // HEADS  # not less than BLOCK, so that the identity fits in
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]  # (B, H, T, D) each -> context
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Return causal attention, (B, H, T, D)."""
     return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
@@ -71,7 +73,7 @@ def _add(x: Tensor, norm: nn.Module, layer: nn.Module) -> Tensor:
 class LookParts:
     """What the model is made of; an exercise replaces some of it."""
 
-    attend: Attend = _attend
+    attend: Attend = causal
     split: Callable[[Tensor, int], Tensor] = _split
     merge: Callable[[Tensor], Tensor] = _merge
     attention: Callable[["LookParts"], nn.Module] = LookAttention
@@ -161,9 +163,7 @@ def train_look(model: nn.Module, text: LookText, steps: int = STEPS) -> tuple[fl
     parts = (text.ladder.corpus.training, text.ladder.corpus.validation)
     train, held = (TextBatches(ids, batch_size=BATCH, block=BLOCK, seed=0) for ids in parts)
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         before = _loss(model, held)
         for step in range(steps):
             batch = train.at(step)
@@ -172,6 +172,15 @@ def train_look(model: nn.Module, text: LookText, steps: int = STEPS) -> tuple[fl
             optimizer.step()
             optimizer.zero_grad()
         return before, _loss(model, held)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Use one thread, which is faster for small models."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
     finally:
         torch.set_num_threads(threads)
 
