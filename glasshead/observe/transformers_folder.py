@@ -60,15 +60,27 @@ class TransformersFolder(InspectableModel):
             )
         super().__init__(path.resolve().name, model, device)
 
+    @property
+    def longest(self) -> int | None:
+        """The most tokens that the model was made for, if its config tells."""
+        sizes = self._settings("max_position_embeddings", "n_positions")
+        return next((n for n in sizes if isinstance(n, int) and n > 0), None)
+
+    @property
+    def is_rotary(self) -> bool:
+        """Whether the model has positions for any length."""
+        return any(self._settings("rope_parameters", "rope_theta"))
+
+    def count_tokens(self, text: str) -> int:
+        return len(self.tokenizer(text, verbose=False)["input_ids"])
+
     def record(self, text: str, config: RecordConfig = RECORD_ALL) -> Trace:
         if not text.strip():
             raise InputError("the text is empty", hint="give a text to look at")
-        sizes = self._settings("max_position_embeddings", "n_positions")
-        limit = next((n for n in sizes if isinstance(n, int) and n > 0), None)
+        limit = self.longest
         # The tokenizer gets no max_length: too long a text raises an error and is not cut silently.
         found = self.tokenizer(text, return_offsets_mapping=self.tokenizer.is_fast, verbose=False)
-        is_rotary = any(self._settings("rope_parameters", "rope_theta"))
-        ids = self._truncate(found["input_ids"], config, limit, is_rotary)
+        ids = self._truncate(found["input_ids"], config, limit, self.is_rotary)
         offsets = found.get("offset_mapping")
         tokens = decode_transformers_tokens(self.tokenizer, found["input_ids"], text, offsets)
         tokens = tokens[: config.max_tokens]

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -65,21 +65,21 @@ def known_words(run: Run | None) -> list[str] | None:
     return None
 
 
-def beginning(run: Run, text: str, most: int) -> str:
+def beginning(text: str, most: int, count_tokens: Callable[[str], int]) -> str:
     """Return the first sentences of a text that have `most` tokens at most, or else words."""
+
+    def fits(part: str) -> bool:
+        try:
+            return 0 < count_tokens(part) <= most
+        except InputError:
+            return False
+
     for ends in (SENTENCE_END, WORD_END):
         places = [found.end() for found in ends.finditer(text)]
-        n = bisect_left(places, True, key=lambda end: not _fits(run, text[:end].rstrip(), most))
+        n = bisect_left(places, True, key=lambda end: not fits(text[:end].rstrip()))
         if n:
             return text[: places[n - 1]].rstrip()
     return ""
-
-
-def _fits(run: Run, text: str, most: int) -> bool:
-    try:
-        return 0 < len(run.tokenizer.prompt_ids(text)) <= most
-    except InputError:
-        return False
 
 
 def _unfinished(text: str) -> str:

@@ -44,3 +44,23 @@ def test_the_words_that_a_model_knows_are_told(ask):
             for model in ("reader", "writer")}  # fmt: skip
     assert {"小猫", "饿坏"} < {*told["reader"]}
     assert {"猫", "饿"} < {*told["writer"]}
+
+
+def test_a_text_too_long_for_a_transformers_model_has_a_beginning_and_names_no_flag(
+    server, tmp_path
+):
+    hf = pytest.importorskip("transformers")
+    from tests.model.foreign import save
+
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "ffn_dim": 8}
+    ends = {"pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0}
+    config = hf.OPTConfig(vocab_size=283, max_position_embeddings=31, word_embed_proj_dim=8,
+                          **sizes, **ends)  # fmt: skip
+    save(hf.OPTForCausalLM(config), tmp_path / "opt")
+    live = server(tmp_path)
+    body = {"model": "opt", "text": "It was. " * 9}
+    with httpx.Client(base_url=live.url, timeout=60) as ask:
+        found = ask.post("/api/look", json=body).json()
+        assert (found["long"], found["reads"], found["atlas"]) == (True, 31, False)
+        assert found["beginning"].endswith("It was.")
+        assert look(ask, "opt", found["beginning"])["long"] is False

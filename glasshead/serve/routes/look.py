@@ -11,6 +11,8 @@
 `page/look_answers.py` and `page/predictions.py` make the answers.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -18,6 +20,7 @@ from pydantic import BaseModel, Field
 
 from glasshead.errors import InputError
 from glasshead.observe.inspectable import RecordConfig
+from glasshead.observe.transformers_folder import TransformersFolder
 from glasshead.observe.view import ViewConfig
 from glasshead.page.examples import beginning, example_texts, known_words
 from glasshead.page.look_answers import (
@@ -42,6 +45,7 @@ from glasshead.serve.routes.inputs import (
 )
 from glasshead.serve.trace_store import StoredTrace
 from glasshead.serve.workers import CancelToken, in_worker
+from glasshead.text.tokenizer import Tokenizer
 
 __all__ = ["router"]
 
@@ -117,19 +121,31 @@ def look(request: Request, ask: LookRequest, cancel: CancelToken) -> dict[str, A
 
 
 def _longer_than_it_reads(state: Any, served: ServedModel, text: str) -> dict[str, Any] | None:
-    """What to do with a text that is longer than a run reads at once; None if it is not."""
-    if served.run is None:
+    """What to do with a text that is longer than a model reads at once; None if it is not."""
+    most = state.config.max_tokens
+    count_tokens: Callable[[str], int]
+    if served.run is not None:
+        tokenizer = served.run.tokenizer
+        reads, beyond = (tokens_at_once(served, most, beyond) for beyond in (False, True))
+        count_tokens = partial(_count_tokens, tokenizer)
+    elif isinstance(folder := served.inspectable, TransformersFolder):
+        reads = min(most, folder.longest or most)
+        beyond = most if folder.is_rotary else reads
+        count_tokens = folder.count_tokens
+    else:
         return None
     check_text(len(text), state.config, USE_ATLAS)
-    most = state.config.max_tokens
-    n, reads = len(served.run.tokenizer.prompt_ids(text)), tokens_at_once(served, most, False)
+    n = count_tokens(text)
     if n <= reads:
         return None
     return {
         "seen": "", "long": True, "words": [], "layers": [], "tokens": n, "reads": reads,
-        "atlas": n <= tokens_at_once(served, most, True),
-        "beginning": beginning(served.run, text, reads),
+        "atlas": n <= beyond, "beginning": beginning(text, reads, count_tokens),
     }  # fmt: skip
+
+
+def _count_tokens(tokenizer: Tokenizer, text: str) -> int:
+    return len(tokenizer.prompt_ids(text))
 
 
 @router.get("/look/examples")
