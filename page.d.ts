@@ -213,11 +213,13 @@ type Claim = {
 
 /** The data embedded in a page that does not come from a server (embedded.js). */
 type EmbeddedData = {
-  kind: "saved" | "notebook";
+  kind: "saved" | "notebook" | "living";
   views: string[];
   state: Record<string, string>;
   kept?: any;
   answers: Record<string, Packed>;
+  /** A model, as engine/host.js reads it, and how its parameters were rounded. */
+  living?: any;
 };
 
 // -- views (main.js) --

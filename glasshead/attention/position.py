@@ -89,6 +89,10 @@ class SinusoidalPositions(Positions):
             )
         self.d_model, self.base = d_model, base
 
+    def frequencies(self) -> Tensor:
+        """Return (C / 2,) the angle that each pair of dimensions turns at each position."""
+        return _frequencies(self.d_model, self.base, torch.device("cpu"))
+
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         return x + sinusoids(positions, self.d_model, self.base).to(x.dtype)
 
@@ -128,12 +132,16 @@ class RotaryPositions(Positions):
         self.d_head, self.base = d_head, base
         self.scaling = None if scaling is None else parse_scaling(scaling)
 
+    def frequencies(self, device: torch.device | None = None) -> Tensor:
+        """Return (D / 2,) the angle by which each pair is rotated at each position."""
+        frequencies = _frequencies(self.d_head, self.base, device or torch.device("cpu"))
+        if self.scaling is None:
+            return frequencies
+        return self.scaling.scale_frequencies(frequencies, self.base)
+
     def rotation(self, positions: Tensor) -> Rotation:
         # Computed at each call: a table would be a buffer to grow, move and cast.
-        frequencies = _frequencies(self.d_head, self.base, positions.device)
-        if self.scaling is not None:
-            frequencies = self.scaling.scale_frequencies(frequencies, self.base)
-        angles = positions[..., None] * frequencies
+        angles = positions[..., None] * self.frequencies(positions.device)
         if positions.dim() == 2:
             angles = angles[:, None]  # (B, 1, T, D / 2)
         cos, sin = angles.cos(), angles.sin()

@@ -17,7 +17,9 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-__all__ = ["WEB", "bundle", "page_around_data", "standalone_page", "to_script_json"]
+__all__ = [
+    "WEB", "bundle", "living_page", "page_around_data", "standalone_page", "to_script_json",
+]  # fmt: skip
 
 WEB = resources.files("glasshead.page") / "web"
 IMPORT = re.compile(
@@ -45,15 +47,32 @@ def to_script_json(data: Any) -> str:
     return json.dumps(data, ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
 
 
+def living_page(data: Any, parameters: str) -> str:
+    """Return the page as one HTML text that runs a model; `parameters` are in base64.
+
+    Its policy also allows a worker and WebAssembly, and still no request to anywhere.
+    """
+    before, after = page_around_data(runs=True)
+    blocks = {"engine": bundle(_read, "engine/worker.js"), "parameters": parameters}
+    elements = "".join(
+        f'<script type="text/plain" id="{name}">{text}</script>\n' for name, text in blocks.items()
+    )
+    return before + to_script_json(data) + after.replace("<script", f"{elements}<script", 1)
+
+
 @cache
-def page_around_data() -> tuple[str, str]:
-    """Return the text of the standalone page before and after its data."""
+def page_around_data(runs: bool = False) -> tuple[str, str]:
+    """Return the text of the standalone page before and after its data.
+
+    `runs` says whether the page may start workers and WebAssembly, to run a model.
+    """
     script, style = bundle(_read, "main.js"), _styles()
     icon = base64.b64encode(_read("icon.svg").encode()).decode()
     policy = "; ".join(
         [
             "default-src 'none'",
-            f"script-src {_hash(script)}",
+            f"script-src {_hash(script)}" + (" 'wasm-unsafe-eval'" if runs else ""),
+            *(["worker-src blob:"] if runs else []),
             f"style-src {_hash(style)}",
             "img-src data: blob:",
             "base-uri 'none'",

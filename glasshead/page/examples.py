@@ -15,6 +15,7 @@ from glasshead.text.tokenizer import CharTokenizer, WordTokenizer
 
 __all__ = [
     "beginning",
+    "describe_story",
     "example_texts",
     "known_words",
     "last_pronoun",
@@ -158,6 +159,20 @@ def story_pairs(
         alike = source == "de" or in_source[0] == in_source[1]
         if story.about != "place" and tells and alike:
             yield number, both
+
+
+def describe_story(story: Story, source: str, target: str) -> dict[str, Any]:
+    """Return a story as the Translate view shows it."""
+    last = story.pronouns[source][-1]
+    return {
+        "text": story.text(source),
+        "pronoun": last_pronoun(story, source),
+        "index": last.index,  # among the words
+        "stands_for": last.word,
+        "referent": last.referent_index,
+        "wanted": story.text(target),
+        "wanted_pronoun": last_pronoun(story, target),
+    }
 
 
 def last_pronoun(story: Story, lang: str) -> str:

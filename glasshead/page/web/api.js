@@ -16,12 +16,15 @@
 
 import { embedded, saved } from "./embedded.js";
 import { toKernel } from "./kernel.js";
+import { toWorker } from "./living.js";
 import * as answers from "./answers.js";
 import { language } from "./words.js";
 
 const KEY = "glasshead.key";
 const AT_ONCE = 4; // requests while gathering
-const carry = embedded ? { saved: answers.replay, notebook: toKernel }[embedded.kind] : overHttp;
+const carry = embedded
+  ? { saved: answers.replay, notebook: toKernel, living: toWorker }[embedded.kind]
+  : overHttp;
 
 export class ApiError extends Error {
   /** @param {string} message */

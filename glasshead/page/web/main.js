@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { embedded, saved } from "./embedded.js";
 import { along, fill, h, problem, select, sign, toast } from "./dom.js";
+import { livingChip } from "./living.js";
 import { save, saveMenu } from "./save.js";
 import * as state from "./state.js";
 import { language, setLanguage, t } from "./words.js";
@@ -172,6 +173,7 @@ function drawHeader() {
     tabs(view),
     h("div", { class: "settings" },
       saved && h("span", { class: "chip quiet", title: t("saved.page.why") }, t("saved.page")),
+      livingChip(),
       embedded
         ? entry && h("span", { class: "named" }, entry.name)
         : entries.length

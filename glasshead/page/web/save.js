@@ -9,7 +9,7 @@
 // context.kept.
 
 import * as api from "./api.js";
-import { embedded, saved } from "./embedded.js";
+import { embedded, living, saved } from "./embedded.js";
 import { along, h, sign, toast } from "./dom.js";
 import { Framed } from "./framed.js";
 import { CanvasPainter, SvgPainter } from "./paint.js";
@@ -80,7 +80,7 @@ add({
 
 /** @type {Record<string, (shown: Showing) => Promise<Blob | null>>} */
 const KINDS = {
-  card: saveCard, png: savePng, svg: saveSvg, ...(saved ? {} : { html: saveHtml }),
+  card: saveCard, png: savePng, svg: saveSvg, ...(saved || living ? {} : { html: saveHtml }),
 };
 /** @type {Record<string, () => unknown>} */
 const LINKS = embedded ? {} : { link: copyLink, phone: forPhone };

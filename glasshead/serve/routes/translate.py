@@ -20,11 +20,10 @@ from glasshead.generation.splitting import join
 from glasshead.generation.translate import Candidate, Reading, Translator
 from glasshead.model.transformer import Transformer
 from glasshead.observe.words import decode_tokens, words
-from glasshead.page.examples import last_pronoun, story_pairs, world_languages
+from glasshead.page.examples import describe_story, story_pairs, world_languages
 from glasshead.serve.library import ServedModel
 from glasshead.serve.routes.inputs import ModelId, ModelQuery, TokenId, check_text
 from glasshead.serve.workers import CancelToken, in_worker
-from glasshead.text.tinyworld import Story
 
 __all__ = ["router"]
 
@@ -134,21 +133,8 @@ def examples(
         return {"langs": None, "pairs": [], "next": 0}
     source, target = langs
     found = list(islice(story_pairs(source, target, start), n))
-    pairs = [[_describe_story(story, source, target) for story in both] for _, both in found]
+    pairs = [[describe_story(story, source, target) for story in both] for _, both in found]
     return {"langs": [source, target], "pairs": pairs, "next": found[-1][0] + 1}
-
-
-def _describe_story(story: Story, source: str, target: str) -> dict[str, Any]:
-    last = story.pronouns[source][-1]
-    return {
-        "text": story.text(source),
-        "pronoun": last_pronoun(story, source),
-        "index": last.index,  # among the words
-        "stands_for": last.word,
-        "referent": last.referent_index,
-        "wanted": story.text(target),
-        "wanted_pronoun": last_pronoun(story, target),
-    }
 
 
 def _open_translator(request: Request, name: str) -> tuple[ServedModel, Run, Transformer]:
