@@ -66,19 +66,21 @@ def explain(
 ) -> tuple[Mistake, TargetReading] | None:
     """Return the mistake, or the two, with which one reading computes all that was seen."""
     for reading in readings:
-        usable = [m for m in MISTAKES if m.family != "causal" or _is_causal(reading, seen)]
+        usable = [m for m in MISTAKES if _can_show(m, reading, seen)]
+        ordered = sorted(seen, key=lambda each: fits(each, reading))  # what is wrong comes first
         for mistake in usable:
-            if _explains(seen, reading, mistake):
+            if _explains(ordered, reading, mistake):
                 return mistake, reading
         found = _fit_number(seen, reading)
         if found is not None:
             return found, reading
     if deep:
         for reading in readings[:2]:
+            ordered = sorted(seen, key=lambda each: fits(each, reading))
             for mistake in pairs():
-                if mistake.family == "causal" and not _is_causal(reading, seen):
+                if not _can_show(mistake, reading, seen):
                     continue
-                if _explains(seen, reading, mistake):
+                if _explains(ordered, reading, mistake):
                     return mistake, reading
     return None
 
@@ -87,8 +89,16 @@ def _explains(seen: Sequence[Seen], reading: TargetReading, mistake: Mistake) ->
     """Say whether all fits, and not only because each row may have any value."""
     if not all(fits(each, reading, mistake) for each in seen):
         return False
-    works = (reference(case, reading, mistake) for case, _ in seen)
-    return any(work.unsure is None or not work.unsure.all() for work in works)
+    work = reference(seen[0][0], reading, mistake)  # the case that shows that something is wrong
+    return work.unsure is None or not work.unsure.all()
+
+
+def _can_show(mistake: Mistake, reading: TargetReading, seen: Iterable[Seen]) -> bool:
+    if mistake.family == "causal":
+        return _is_causal(reading, seen)
+    if mistake.family == "rotary":
+        return "position" in reading.steps
+    return mistake.family != "alibi" or "bias" in reading.steps
 
 
 def _is_causal(reading: TargetReading, seen: Iterable[Seen]) -> bool:

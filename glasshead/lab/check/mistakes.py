@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glasshead.lab.check import pipeline as p
+from glasshead.lab.check import wrong_shapes as shapes
 from glasshead.lab.check import wrong_steps as wrong
 from glasshead.lab.check.pipeline import Step
 
@@ -20,12 +21,14 @@ __all__ = ["MISTAKES", "Mistake", "pairs"]
 class Mistake:
     name: str
     steps: Mapping[str, Step]
-    family: str = ""  # "causal": shows only if the target is meant to be causal
+    family: str = ""  # "causal", "rotary", "alibi": shows only where the target is meant to be so
 
     def __add__(self, other: "Mistake") -> "Mistake":
         both = {**self.steps, **other.steps}
         return Mistake(f"{self.name}+{other.name}", both, _either(self.family, other.family))
 
+
+ROTATIONS = ("halves", "pairs", "")
 
 _WAYS: dict[str, list[dict[str, Step]]] = {
     "scale-missing": [
@@ -111,7 +114,16 @@ _WAYS: dict[str, list[dict[str, Step]]] = {
         {"normalize": wrong.softmax_over(-2)},
         {"normalize": wrong.divide_by_sum_over(-2)},
     ],
+    "mask-nan": [{"mask": wrong.nan_mask(part)} for part in wrong.PARTS],
+    "mask-heads-order": [
+        {"allow": wrong.caller_as(wrong.repeat_mask_by_batch)},
+    ],
+    "keys-skipped": [
+        {"allow": wrong.allow_by(wrong.skip_key(0))},
+        {"allow": wrong.allow_by(wrong.skip_key(-1))},
+    ],
     "softmax-over-heads": [
+        {"normalize": wrong.softmax_over(1, -1)},
         {"normalize": wrong.softmax_over(1)},
         {"normalize": wrong.divide_by_sum_over(1)},
     ],
@@ -154,6 +166,27 @@ _WAYS: dict[str, list[dict[str, Step]]] = {
         {"merge": wrong.average_heads},
         {"merge": wrong.sum_heads},
     ],
+    "heads-mixed": [
+        {"repeat": shapes.sum_key_heads},
+        {"repeat": shapes.one_key_head("k")},
+        {"repeat": shapes.one_key_head("v")},
+        {"repeat": shapes.one_key_head("kv")},
+    ],
+    "heads-split-differs": [
+        {"split": shapes.split_one_interleaved(of)} for of in ("q", "k", "v", "qk")
+    ],
+    "heads-for-positions": [
+        {
+            "repeat": shapes.swap_heads_and_positions,
+            "allow": wrong.allow_all,
+            "mix": shapes.mix_swapped,
+        },
+        {
+            "split": shapes.split_without_swap,
+            "allow": wrong.allow_all,
+            "merge": shapes.merge_without_swap,
+        },
+    ],
     "gqa-order": [
         {"repeat": wrong.tile},
         {"repeat": wrong.tile_keys},
@@ -178,6 +211,53 @@ _WAYS: dict[str, list[dict[str, Step]]] = {
     "keys-from-queries": [
         {"project": wrong.project_as(k="kq")},
         {"project": wrong.project_as(q="qk")},
+    ],
+    "kv-swapped": [
+        {"project": wrong.project_as(k="vk", v="kv")},
+        {"project": wrong.project_as(k="kv", v="vk")},
+        {"project": wrong.project_as(k="vv", v="kk")},
+        {"repeat": wrong.swap_keys_and_values},
+    ],
+    "inputs-not-projected": [
+        {"project": wrong.project_as("q", "k", "v")},
+        {"project": wrong.project_as("q", "k")},
+        {"project": wrong.project_as(k="k", v="v")},
+        {"project": wrong.project_as("q", v="v")},
+    ],
+    "rotary-mixed": [
+        {"position": shapes.rotate_by(q, k)}
+        for q in ROTATIONS
+        for k in ROTATIONS
+        if q != k and "" not in (q, k)
+    ]
+    + [
+        {"position": shapes.rotate_by("mixed", "mixed")},
+        {"position": shapes.rotate_by("mixed-pairs", "mixed-pairs")},
+    ],
+    "rotary-one-side": [
+        {"position": shapes.rotate_by(*pair)}
+        for turn in ROTATIONS
+        if turn
+        for pair in ((turn, ""), ("", turn))
+    ],
+    "rotary-on-values": [
+        {"position": shapes.rotate_by(turn, turn, turn)} for turn in ROTATIONS if turn
+    ],
+    "rotary-opposite": [
+        {"position": shapes.rotate_by(turn, turn, sign=-1.0)} for turn in ROTATIONS if turn
+    ],
+    "rotary-not-offset": [
+        {"position": shapes.rotate_by(turn, turn, offset=False)} for turn in ROTATIONS if turn
+    ],
+    "rotary-axis": [
+        {"position": shapes.rotate_by(turn, turn, along_heads=True)} for turn in ROTATIONS if turn
+    ],
+    "alibi-sign": [
+        {"bias": shapes.alibi_gains},
+    ],
+    "softcap-order": [
+        {"bias": wrong.do_nothing, "mask": shapes.cap_after_mask},
+        {"scale": shapes.cap_before_scale, "bias": wrong.do_nothing},
     ],
     "values-not-projected": [
         {"project": wrong.project_as(v="v")},
@@ -204,7 +284,10 @@ MISTAKES = [
 
 
 def _either(one: str, other: str) -> str:
-    return "causal" if "causal" in (one, other) else one
+    return next((each for each in (one, other) if each in _CONDITIONAL), one)
+
+
+_CONDITIONAL = ("rotary", "alibi", "causal")
 
 
 def pairs() -> Iterator[Mistake]:

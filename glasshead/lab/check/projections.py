@@ -56,7 +56,7 @@ def _torch_arrays(module: Any) -> Iterator[Named]:
         linear = True if isinstance(kinds[holder], torch.nn.Linear) else None
         if kind == "Conv1D" and last == "weight":
             linear = False
-        elif kind == "MultiheadAttention":
+        elif isinstance(kinds[holder], torch.nn.MultiheadAttention):
             linear = True
         yield Named(name, value.detach().double().numpy(), linear)
 
@@ -143,8 +143,12 @@ def head_counts(owner: Any, made_with: Mapping[str, Any]) -> dict[str, int]:
     """Return the numbers of heads that an object or its constructor's arguments state."""
     found: dict[str, int] = {}
     config = getattr(owner, "config", None) or getattr(owner, "cfg", None)
-    sources = [made_with, getattr(config, "__dict__", {}), getattr(owner, "__dict__", {})]
-    for source in sources:
+    own = getattr(owner, "__dict__", {})
+    sources = [made_with, getattr(config, "__dict__", {}), own]
+    inner = [] if not hasattr(owner, "modules") else [vars(m) for m in owner.modules()][1:]
+    for n, source in enumerate([*sources, *inner]):
+        if n >= len(sources) and "heads" in found:
+            break
         for name, value in source.items():
             role = role_of(name.strip("_"), calling=False)
             if role in ("heads", "kv_heads", "head_width") and isinstance(value, int):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from glasshead.lab.check.calling import Caller, CallError, in_double
+from glasshead.lab.check.calling import Caller, CallError, TensorLayout, in_double
 from glasshead.lab.check.cases import inputs
 from glasshead.lab.check.checking import Examination
 from glasshead.lab.check.comparing import reference
@@ -31,7 +31,7 @@ class Remark:
 def remarks(found: Examination) -> Iterator[Remark]:
     """Yield what is wrong or unstable beside the numbers."""
     case = _plain(found)
-    for test in (_dropout, _gradient, _overflow, _empty_row, _half, _loops, _weights):
+    for test in (_batch, _dropout, _gradient, _overflow, _empty_row, _half, _loops, _weights):
         try:
             yield from test(found, case)
         except CallError:
@@ -129,6 +129,24 @@ def _constructor_names(target: CheckTarget) -> list[str]:
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:
     return bool(np.array_equal(a, b, equal_nan=True))
+
+
+# Batches
+
+
+def _batch(found: Examination, case: Case) -> Iterator[Remark]:
+    """Give a target that was called with one sequence a batch whose sizes are all equal."""
+    if found.mistake is not None or found.caller.layout.axes not in ("TD", "TC"):
+        return
+    layout = TensorLayout("B" + found.caller.layout.axes)
+    n = case.q.shape[-1] if found.caller.layout.axes == "TC" else 4
+    one = case.k is case.q
+    cube = inputs(layout, "cube", n, None if one else n, batch=n, width=n)
+    caller = found.caller.having(layout=layout)
+    answer = caller(cube)  # an error says enough
+    work = reference(cube, found.reading)
+    if answer.out.shape == work.context.shape and not np.allclose(answer.out, work.context):
+        yield Remark("keys-reversed", False, {})
 
 
 # Gradients

@@ -14,8 +14,9 @@ from glasshead.errors import GlassheadError
 from glasshead.lab.check.checking import Examination, NotCallable, examine
 from glasshead.lab.check.counterexample import Counterexample, find_counterexample
 from glasshead.lab.check.properties import is_random, remarks
+from glasshead.lab.check.roles import role_of
 from glasshead.lab.check.source_lines import find_line
-from glasshead.lab.check.target import CheckTarget, find_target, make_target
+from glasshead.lab.check.target import SIZES, CheckTarget, find_target, make_target
 from glasshead.lab.texts import Language, Words, read_texts, texts_in
 
 __all__ = ["CheckFinding", "CheckReport", "check", "check_named", "show"]
@@ -155,10 +156,19 @@ def check(
     try:
         found = examine(made, values, causal)
     except NotCallable as error:
-        if (known := _known_crash(error, made)) is None:
+        if (known := _known_crash(error, made)) is not None:
+            return CheckReport(made.name, made.path, (known,))
+        if (ungrouped := _ungrouped(made, values)) is None:
             raise
-        return CheckReport(made.name, made.path, (known,))
+        found = examine(make_target(target, ungrouped, name), ungrouped, causal)
     return _report(found)
+
+
+def _ungrouped(target: CheckTarget, given: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return values that give each query head a key head, if the target was made otherwise."""
+    names = [n for n in target.made_with if role_of(n, calling=False) == "kv_heads"]
+    changed = {name: SIZES["heads"] for name in names if name not in given}
+    return {**given, **changed} if changed else None
 
 
 def _known_crash(error: NotCallable, target: CheckTarget) -> CheckFinding | None:

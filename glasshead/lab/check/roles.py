@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Parameter", "by_role", "declared_polarity", "parameters", "role_of", "words_of"]
+__all__ = ["Parameter", "by_role", "declared_polarity", "parameters", "role_of",
+           "stated_polarity", "words_of"]  # fmt: skip
 
 # The first pattern that fits a whole name, in lower case and without underscores, decides.
 _ROLES: list[tuple[str, str]] = [
@@ -162,10 +163,12 @@ def _with_role(each: Parameter, role: str) -> Parameter:
 _KEEP_WORDS = (
     r"may attend|can attend|to attend|attended|attend to|allowed|keep|kept|visible|real|valid"
     r"|not masked|unmasked|participate|see\b|look at|attends?\b|take part"
+    r"|(?:may|can) (?:be )?(?:look|seen)|looked at"
 )
 _HIDE_WORDS = (
     r"masked|hidden|hide|ignore[ds]?|blocked|padding|pad\b|not attend|disallow|forbidden|excluded"
     r"|not allowed|no attention|invisible|future|cannot attend|must not|may not"
+    r"|(?:not|cannot) (?:be )?(?:look|seen?)"
 )
 _NOT = r"(?:not|cannot|never|must not|may not|no) "
 _TRUE = r"\b(?:true|1s?|ones?|nonzero|non-zero)\b"
@@ -185,23 +188,41 @@ _KEEP_NAMES = r"allowed|keep|valid|visible|mayattend|attend|attentionmask|isreal
 _HIDE_NAMES = r"hidden|ignore|blocked|(.*)?keypaddingmask|pad|ispad|.*padmask|paddingmask|masked"
 
 
+_ADDED = re.compile(
+    r"\badditive\b|added to (?:the )?(?:\w+ )?(?:scores|logits)|0 (?:or|for|and) .{0,30}negative"
+    r"|(?:large|big) negative|0 (?:or|and) (?:-|minus |negative )inf",
+    re.I,
+)
+
+
 def declared_polarity(name: str, text: str) -> str:
-    """Return what True means in a mask as its text or name says: "keep", "hide" or "".
+    """Return what True means in a mask as its text or name says: "keep", "hide", "add" or "".
 
     >>> declared_polarity("mask", "mask: (T, S), True = may attend")
     'keep'
     >>> declared_polarity("mask", "True where a key must not be attended to")
     'hide'
+    >>> declared_polarity("mask", "mask: added to the scores")
+    'add'
     """
-    for part in (*_passages(name, text), *_sentences(text)):
-        part = re.sub(r"[`*\s]+", " ", part)
-        found = [(m.start(), kind) for kind, rule in _DECLARED.items() if (m := rule.search(part))]
-        if found:
-            return min(found, key=lambda pair: (pair[0], pair[1] != "hide"))[1]
+    if stated := stated_polarity(name, text):
+        return stated
     plain = words_of(name)
     if re.fullmatch(_KEEP_NAMES, plain):
         return "keep"
     return "hide" if re.fullmatch(_HIDE_NAMES, plain) else ""
+
+
+def stated_polarity(name: str, text: str) -> str:
+    """Return the polarity that the text states, whatever the name suggests."""
+    for part in (*_passages(name, text), *_sentences(text)):
+        part = re.sub(r"[`*\s]+", " ", part)
+        if _ADDED.search(part.partition("#")[0]):
+            return "add"
+        found = [(m.start(), kind) for kind, rule in _DECLARED.items() if (m := rule.search(part))]
+        if found:
+            return min(found, key=lambda pair: (pair[0], pair[1] != "hide"))[1]
+    return ""
 
 
 def _passages(name: str, text: str) -> Iterator[str]:

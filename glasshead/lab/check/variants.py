@@ -1,16 +1,16 @@
 """Legitimate variants of attention, as replaced steps: head order, rotary positions, ALiBi."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from glasshead.lab.check import wrong_steps
 from glasshead.lab.check.pipeline import Array, Case, Step, Work, distance
-from glasshead.lab.check.roles import role_of
+from glasshead.lab.check.roles import Parameter, role_of
 
-__all__ = ["CONVENTIONS", "feature_readings"]
+__all__ = ["CONVENTIONS", "defaults_of", "feature_readings"]
 
 # The width can be cut into (H, D) or (D, H), as long as the heads are merged in the same way.
 CONVENTIONS: list[dict[str, Step]] = [
@@ -55,6 +55,31 @@ def geometric_slopes(n_heads: int) -> Array:
     return 2.0 ** (-8.0 * np.arange(1, n_heads + 1) / n_heads)
 
 
+def normalize_heads(kind: str) -> Step:
+    """Normalize each query and key, without learned factors."""
+
+    def step(w: Work) -> None:
+        for name in "qk":
+            x = getattr(w, name)
+            x = x - x.mean(-1, keepdims=True) if kind == "layer" else x
+            square = (x * x).sum(-1, keepdims=True)
+            setattr(w, name, x / np.sqrt(square / (1 if kind == "length" else x.shape[-1])))
+
+    return step
+
+
+def softmax_with_sink(w: Work) -> None:
+    """Let a score of 0 take part that has no value, so that the weights may sum to less than 1."""
+    top = np.maximum(w.scores.max(-1, keepdims=True), 0.0)
+    powers = np.exp(w.scores - top)
+    w.weights = powers / (powers.sum(-1, keepdims=True) + np.exp(-top))
+
+
+def defaults_of(listed: Sequence[Parameter]) -> dict[str, Any]:
+    """Return the defaults of a call, which hold where nothing else is given."""
+    return {each.name: each.default for each in listed if each.default is not None}
+
+
 def feature_readings(
     text: str, case: Case, made_with: Mapping[str, Any]
 ) -> Iterator[tuple[dict[str, Step], dict[str, Any]]]:
@@ -66,6 +91,13 @@ def feature_readings(
     if re.search(r"alibi|slope", text, re.I):
         H = case.q.shape[1] if case.q.ndim == 4 else 4
         yield {"bias": alibi(geometric_slopes(H))}, {}
+    if re.search(r"rms_?norm|layer_?norm|l2_?norm|qk_?norm|F\.normalize", text, re.I):
+        for kind in ("rms", "layer", "length"):
+            yield {"position": normalize_heads(kind)}, {}
+    if re.search(r"sink|softmax.?(1|one|plus.?one)\b|off by one", text, re.I):
+        yield {"normalize": softmax_with_sink}, {}
     for name, value in made_with.items():
-        if role_of(name, calling=False) == "window" and isinstance(value, int):
-            yield {}, {"window": value}
+        role = role_of(name, calling=False)
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+        if role in ("window", "softcap") and number:
+            yield {}, {role: value}

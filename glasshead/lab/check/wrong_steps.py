@@ -140,6 +140,38 @@ def lower(value: float) -> Callable[[Array, Array], Array]:
     return lambda scores, allowed: np.where(allowed, scores, scores + value)
 
 
+def nan_mask(part: str) -> Step:
+    """Multiply a mask of ones and zeros by -inf: 0 * -inf is NaN where a key should be seen."""
+
+    def step(w: Work) -> None:
+        soft, hard = _parts(w, part)
+        given = w.case.allowed is not None or w.case.keys is not None
+        applied = {"both": given or w.case.causal, "caller": given, "causal": w.case.causal}[part]
+        changed = w.scores + ~soft * -np.inf if applied else w.scores
+        w.scores = np.where(hard, changed, -np.inf)
+        w.unsure = np.any(~np.any(hard, axis=-1), axis=1)
+
+    return step
+
+
+def repeat_mask_by_batch(w: Work) -> Array:
+    """Repeat the mask for heads as (H, B), while q is (B, H)."""
+    given, (B, H) = p.caller_mask(w), w.q.shape[:2]
+    place = np.arange(B * H).reshape(B, H) % B
+    return given[place, 0]
+
+
+def skip_key(place: int) -> Callable[[Work], Array]:
+    def rule(w: Work) -> Array:
+        allowed = p.caller_mask(w) & p.causal_mask(w)
+        if w.case.sizes[2] > 1:
+            allowed = allowed.copy()
+            allowed[..., place] = False
+        return allowed
+
+    return rule
+
+
 # Softmax
 
 
@@ -334,3 +366,8 @@ def cross_from_x(k: bool, v: bool) -> dict[str, Step]:
             w.k, w.v = w.q if k else w.k, w.q if v else w.v
 
     return {"project": project, "position": position}
+
+
+def swap_keys_and_values(w: Work) -> None:
+    w.k, w.v = w.v, w.k
+    p.repeat(w)

@@ -1,0 +1,1 @@
+"""Wrong attentions in several styles, written before their writer had read the checker."""
