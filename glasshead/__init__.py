@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from glasshead.checkpoint import Run as Run
     from glasshead.checkpoint import export_model, import_model, load
     from glasshead.errors import GlassheadError as GlassheadError
+    from glasshead.lab.ask import ask
     from glasshead.lab.check.report import check
     from glasshead.model import GPT as GPT
     from glasshead.model import GPTConfig as GPTConfig
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
 __all__ = [
     "__version__",
     "ablating",
+    "ask",
     "check",
     "complete",
     "export_model",
@@ -112,6 +114,7 @@ _NAMES = {
     "attention.multihead": ["MultiHeadAttention"],
     "checkpoint": ["Run", "export_model", "import_model", "load"],
     "errors": ["GlassheadError"],
+    "lab.ask": ["ask"],
     "lab.check.report": ["check"],
     "model.gpt": ["GPT", "GPTConfig"],
     "model.transformer": ["Transformer", "TransformerConfig"],

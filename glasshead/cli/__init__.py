@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 
 from glasshead import __version__
 from glasshead.cli import (
+    ask,
     atlas,
     check,
     claims,
@@ -51,6 +52,7 @@ __all__ = ["COMMANDS", "app", "main", "run"]
 # In the order of `--help`: to learn, to train and use, to look into models, to import and export.
 COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo.demo,
+    "ask": ask.ask,
     "steps": steps.steps,
     "lesson": lesson.lesson,
     "exercise": exercise.exercise,

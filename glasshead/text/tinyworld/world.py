@@ -48,13 +48,18 @@ def verbs_of(actor: Noun, thing: Noun) -> tuple[Verb, ...]:
     )
 
 
+def is_met(actor: Noun, thing: Noun) -> bool:
+    """Tell whether a story can be about the two: it must have an ending about each."""
+    both_end = endings_of(actor, thing) and endings_of(thing, actor)
+    return bool(both_end and verbs_of(actor, thing))
+
+
 @cache
 def pairs(split: str) -> dict[str, list[tuple[Noun, Noun]]]:
     """Return all pairs (actor, thing) of a split, by the kind of their meeting."""
     found: dict[str, list[tuple[Noun, Noun]]] = {meeting: [] for meeting in _MEETINGS}
     for actor, thing in product(NOUNS, NOUNS):
-        both_end = endings_of(actor, thing) and endings_of(thing, actor)
-        if both_end and verbs_of(actor, thing) and split_of(actor, thing) == split:
+        if is_met(actor, thing) and split_of(actor, thing) == split:
             found[_meeting(actor, thing)].append((actor, thing))
     return found
 
@@ -124,8 +129,7 @@ class _Teller:
         actor, thing = self.pick(pairs(split)[meeting])
         verb = self.pick(verbs_of(actor, thing))
         passive = bool(verb.zh_done) and self.chance(0.45)
-        wet, town = "swimmer" in actor.kinds | thing.kinds, "person" in actor.kinds & thing.kinds
-        places = _places(verb, wet, town)
+        places = places_of(verb, actor, thing)
         place = self.pick(places) if self.chance(0.8) else None
         time = self.pick(lexicon.TIMES) if self.chance(0.8) else None
 
@@ -148,12 +152,8 @@ class _Teller:
                 reason_role, reason = self.pick(reasons)
         elif not passive:
             manner = verb.manner if self.chance(0.5) else None
-            if verb.absorbing and not actor.kinds.isdisjoint({"land", "bird", "person"}):
-                meals = [lexicon.LUNCH] * (time is not lexicon.EVENING)
-                meals += [lexicon.DINNER] * (time is not lexicon.MORNING)
-                if "food" in thing.kinds:
-                    meals = []  # the meal too could be mouldy now
-                forgotten = self.pick([*meals, lexicon.HOURS]) if self.chance(0.5) else None
+            if options := forgettable(verb, actor, thing, time):
+                forgotten = self.pick(options) if self.chance(0.5) else None
 
         about, endings = "place", endings_of(place, actor, thing) if place else ()
         # After "the door was open" or "the room was dark", that too could be closed now.
@@ -168,6 +168,23 @@ class _Teller:
             *(self.chance(0.3), circumstance, reason, reason_role, manner, forgotten),
             lead=self.pick(leads),
         )
+
+
+def forgettable(verb: Verb, actor: Noun, thing: Noun, time: Trilingual | None) -> list[Trilingual]:
+    """Return what the actor may forget over what happens."""
+    if not verb.absorbing or actor.kinds.isdisjoint({"land", "bird", "person"}):
+        return []
+    meals = [lexicon.LUNCH] * (time is not lexicon.EVENING)
+    meals += [lexicon.DINNER] * (time is not lexicon.MORNING)
+    if "food" in thing.kinds:
+        meals = []  # the meal too could be mouldy now
+    return [*meals, lexicon.HOURS]
+
+
+def places_of(verb: Verb, actor: Noun, thing: Noun) -> tuple[Place, ...]:
+    """Return the places where this can happen."""
+    wet, town = "swimmer" in actor.kinds | thing.kinds, "person" in actor.kinds & thing.kinds
+    return _places(verb, wet, town)
 
 
 @cache
