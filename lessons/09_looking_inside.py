@@ -23,6 +23,7 @@ import glasshead
 from glasshead import Edge, ablating
 from glasshead.lab.lessons import run_folder, show_map
 from glasshead.text.tinyworld import World
+from glasshead.text.tinyworld.recognition import recognize
 from glasshead.training.pronouns import predict_referents, story_batch
 
 settings = {"stories": 3000, "steps": 300, "batch_size": 32}
@@ -128,6 +129,35 @@ print(f"{sure('小猫'):.2f}  - 小猫 kitten")
 assert sure() > 0.8
 assert sure("晚餐") > sure() - 0.1
 assert sure("小猫") < sure() - 0.2
+
+# zh:
+# ## 它不知道什么
+#
+# 只说“它饿坏了。”，谁也不知道“它”是谁。模型却照样选出一个名词：softmax 必须把 1 分给各个词，没
+# 有“都不是”这一项，训练时也从没见过没有答案的句子。所以把握大不等于知道。`glasshead ask` 在回答之
+# 前先问三件事：**句式**（这个小世界里能不能讲出这样的故事）、**词**（有没有不认识的词，代词是否只
+# 有一种解释），以及**校准过的把握**（在没有训练过的故事上，答对时有多大把握）。
+# en:
+# ## What it does not know
+#
+# Of "它饿坏了。" alone, "it is starving", nobody can tell who 它 is. The model picks a noun all the
+# same: softmax must share 1 among the words, none of which is "none of them", and in training every
+# sentence had an answer. So being sure is not knowing. `glasshead ask` asks three things before it
+# answers: the **shape** (can such a story be told in this world?), the **words** (is one unknown,
+# can the pronoun stand for one noun only?), and a **calibrated confidence** (how sure is the model
+# where it is right, on stories that it was not trained on?).
+
+alone = torch.tensor([words.ids_of(["它", "饿坏", "了", "。"])])
+with torch.no_grad():
+    chances = model(alone)[0, 0].softmax(-1)
+print("它饿坏了。 →", words.decode([int(chances.argmax())]), f"{chances.max():.2f}")
+for text in ("它饿坏了。", "那只恐龙饿坏了。", story.text("zh")):
+    found = recognize(text, "zh")
+    print(found.why or "inside", found.detail, text)
+
+assert recognize("它饿坏了。", "zh").why == "shape"
+assert recognize("那只恐龙饿坏了。", "zh").why == "unknown"
+assert recognize(story.text("zh"), "zh").why == ""
 
 # zh:
 # ## 换个结尾

@@ -41,7 +41,7 @@ from glasshead.text.tinyworld.tokens import pieces
 from glasshead.text.tokenizer import WordTokenizer
 from glasshead.training.pronouns import NOWHERE, story_batch
 
-__all__ = ["Asked", "Calibration", "PronounAnswer", "Respondent", "ask"]
+__all__ = ["AnswerCalibration", "Asked", "PronounAnswer", "Respondent", "ask"]
 
 CALIBRATING = 256  # stories; those of the splits for training, but not trained on
 TEMPERATURES = torch.logspace(0, 1.5, 31)  # 1 and more: never surer than the model itself
@@ -90,7 +90,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class AnswerCalibration:
     """How sure a model is where it is right, measured on stories that it was not trained on."""
 
     temperature: float
@@ -101,7 +101,7 @@ class Calibration:
         return (logits.double() / self.temperature).softmax(-1)
 
     @classmethod
-    def fit(cls, logits: Tensor, answers: Tensor, best: Head) -> "Calibration":
+    def fit(cls, logits: Tensor, answers: Tensor, best: Head) -> "AnswerCalibration":
         """Choose the temperature with the least loss, and a confidence above all mistakes.
 
         Args:
@@ -147,7 +147,7 @@ class Respondent:
         self.calibration = self._calibrate()
 
     @torch.no_grad()
-    def _calibrate(self) -> Calibration:
+    def _calibrate(self) -> AnswerCalibration:
         lang = self.langs[0]
         if isinstance(self.model, Reader):
             batch, truth = (
@@ -158,7 +158,7 @@ class Respondent:
                 logits = self.model(batch.ids)
             best = head_figures(rows_of(maps, truth.pronouns), truth).best
             at = batch.answers != NOWHERE
-            return Calibration.fit(logits[at], batch.answers[at], best)
+            return AnswerCalibration.fit(logits[at], batch.answers[at], best)
         assert isinstance(self.model, Transformer)
         langs = self._pair()
         with record_weights(cross_attentions(self.model.decoder)) as crossed:
@@ -167,7 +167,9 @@ class Respondent:
         best = head_figures(rows_of(crossed, written.pronouns), read).best
         target = story_ids(self.tokenizer, self.stories, langs[1])
         rows = [logits[n, : len(ids)] for n, ids in enumerate(target)]
-        return Calibration.fit(torch.cat(rows), torch.tensor([*chain.from_iterable(target)]), best)
+        return AnswerCalibration.fit(
+            torch.cat(rows), torch.tensor([*chain.from_iterable(target)]), best
+        )
 
     def _pair(self) -> Langs:
         return self.langs[0], self.langs[-1]

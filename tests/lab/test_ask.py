@@ -10,7 +10,7 @@ import torch
 import glasshead
 from bench.ask import inside, measure, outside
 from glasshead.errors import InputError
-from glasshead.lab.ask import Asked, Calibration, PronounAnswer, Respondent
+from glasshead.lab.ask import AnswerCalibration, Asked, PronounAnswer, Respondent
 from glasshead.lab.ask_tables import show
 from glasshead.lab.demo_training import TrainingJob, train_all
 from glasshead.text.tinyworld import World
@@ -64,11 +64,11 @@ def test_calibration_is_never_surer_than_the_model_and_answers_above_its_mistake
     answers = torch.randint(0, 7, (211,))
     logits = torch.nn.functional.one_hot(answers, 7) * 3.0
     logits[:31] = torch.nn.functional.one_hot((answers[:31] + 1) % 7, 7) * 6.0  # sure and wrong
-    found = Calibration.fit(logits, answers, (0, 0))
+    found = AnswerCalibration.fit(logits, answers, (0, 0))
     assert found.temperature > 1
     sure = found.probabilities(logits).max(-1).values
     assert found.least == pytest.approx(sure[:31].max().item())
-    right = Calibration.fit(logits[31:], answers[31:], (0, 0))
+    right = AnswerCalibration.fit(logits[31:], answers[31:], (0, 0))
     assert right.temperature == 1
     assert right.least == 0.5
 

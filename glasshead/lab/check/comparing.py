@@ -75,7 +75,7 @@ def explain(
         if found is not None:
             return found, reading
     if deep:
-        for reading in readings[:2]:
+        for reading in readings[:1]:
             ordered = sorted(seen, key=lambda each: fits(each, reading))
             for mistake in pairs():
                 if not _can_show(mistake, reading, seen):
