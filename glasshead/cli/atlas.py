@@ -7,12 +7,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from glasshead.cli.terminal import Beyond, Device, FirstTokens, argument, option, say, say_unseen
+from glasshead.cli.terminal import (
+    Beyond,
+    Decompressed,
+    Device,
+    FirstTokens,
+    argument,
+    option,
+    say,
+    say_unseen,
+    set_decompressed,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["atlas"]
+
+MOST = 1 << 24  # characters of a text; its queries and keys take a thousand times as much
 
 
 def atlas(
@@ -28,6 +40,7 @@ def atlas(
         bool, option("--statistics/--no-statistics", None, "Measure every head, or do not.")
     ] = True,
     device: Device = "auto",
+    decompressed: Decompressed = None,
 ) -> None:
     """Record what every head attends to in a long text, in one file.
 
@@ -55,10 +68,11 @@ def atlas(
         )
     if not out.parent.is_dir():
         raise InputError(f"there is no folder {out.parent}", hint=f"mkdir -p {out.parent}")
+    set_decompressed(decompressed)
     start = time.perf_counter()
     chosen = None if layers is None else tuple(_parse_numbers(layers))
     subject = open_inspectable(model, pick_device(device))
-    text = _read_text(file)
+    text = _read_text(file, max_tokens)
     with _progress_bars() as bar:
         config = RecordConfig(chosen, max_tokens, beyond, bar("reading"), out.parent)
         seen = subject.record(text, config)
@@ -74,6 +88,8 @@ def atlas(
     seen.save(out)
     assert seen.tokens is not None
     heads = sum(seen.shape(layer.index)[1] for layer in seen.layers)
+    if max_tokens and len(seen.tokens[0]) < max_tokens and len(text) >= _characters(max_tokens):
+        say(f"the first {len(text):,} characters have no more than {len(seen.tokens[0]):,} tokens")
     took = f"read in {read - start:.1f} s"
     if statistics:
         took += f", measured in {measured - read:.1f} s"
@@ -101,17 +117,33 @@ def _parse_numbers(text: str) -> Iterator[int]:
         yield from range(int(first), int(last or first) + 1)
 
 
-def _read_text(file: str) -> str:
+def _read_text(file: str, max_tokens: int | None) -> str:
+    """Read no more of a text than so many tokens need."""
     from glasshead.errors import InputError
     from glasshead.text.sources import Report, find_sources, read_parts
 
-    report = Report()
-    found = find_sources([file], report)
-    text = "".join(piece.text for source in found for piece in read_parts(source, report))
+    report, parts, size = Report(), list[str](), 0
+    for source in find_sources([file], report):
+        for piece in read_parts(source, report):
+            parts.append(piece.text)
+            size += len(piece.text)
+            if size > _characters(max_tokens):
+                break
+    if max_tokens is None and size > MOST:
+        raise InputError(
+            f"{file} has more than {MOST:,} characters, too many for one recording",
+            hint="--max-tokens 100000 reads the beginning",
+        )
     say(*report.summary())
+    text = "".join(parts)[: _characters(max_tokens)]
     if not text.strip():
         raise InputError(f"{file} contains no text", hint="name a file with text in it")
     return text
+
+
+def _characters(max_tokens: int | None) -> int:
+    """Return how many characters are enough for so many tokens, by a wide margin."""
+    return MOST if max_tokens is None else min(MOST, max(1 << 16, 64 * max_tokens))
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from glasshead.cli.flags import with_flags
 from glasshead.cli.score_pairs import score_pairs
 from glasshead.cli.terminal import (
     AsJson,
+    Decompressed,
     Device,
     RunArgument,
     argument,
@@ -20,6 +21,7 @@ from glasshead.cli.terminal import (
     drop_none,
     option,
     say,
+    set_decompressed,
 )
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ def score(
         int | None, option("--stride", "N", "Tokens between windows [default: half of max_len]")
     ] = None,
     device: Device = "auto",
+    decompressed: Decompressed = None,
     as_json: AsJson = False,
     **flags: Any,
 ) -> None:
@@ -80,6 +83,7 @@ def score(
     With --pairs the sources are translated by beam search and compared with the targets by
     sacrebleu; the signature after each figure gives its settings.
     """
+    set_decompressed(decompressed)
     settings = drop_none(flags)
     only_text = {"--tokens": tokens or None, "--stride": stride}
     only_pairs = {"--out": out, **{f"--{n.replace('_', '-')}": v for n, v in settings.items()}}

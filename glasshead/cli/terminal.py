@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from glasshead.observe.trace import Trace
 
 __all__ = [
-    "AsJson", "Beyond", "Device", "FirstTokens", "Lang", "Language", "ProgressDisplay",
-    "RunArgument", "argument",
+    "AsJson", "Beyond", "Decompressed", "Device", "FirstTokens", "Lang", "Language",
+    "ProgressDisplay", "RunArgument", "argument",
     "console", "drop_none", "language", "option", "print_json", "read_text", "report", "say",
-    "say_unseen", "write_errors",
+    "say_unseen", "set_decompressed", "write_errors",
 ]  # fmt: skip
 
 
@@ -45,10 +45,22 @@ RunArgument = Annotated[Path, argument("RUN", "The folder of a trained run.")]
 Device = Annotated[str, option("--device", "DEVICE", "auto, cpu, cuda, cuda:1, ...")]
 FirstTokens = Annotated[int | None, option("--max-tokens", "N", "Read the first N tokens only.")]
 Beyond = Annotated[bool, option("--beyond", None, "Read more than max_len tokens, if possible.")]
+Decompressed = Annotated[
+    float | None,
+    option("--decompressed", "GB", "Most text of a .gz or .xz file [default: 200 x its size]"),
+]
 AsJson = Annotated[bool, option("--json", None, "Print one JSON object instead.")]
 Lang = Annotated[
     Language | None, option("--lang", None, "Language of the output [default: the locale's]")
 ]
+
+
+def set_decompressed(gigabytes: float | None) -> None:
+    """Let compressed files hold more text, if the flag was given."""
+    if gigabytes is not None:
+        from glasshead.text.sources import allow_decompressed
+
+        allow_decompressed(gigabytes)
 
 
 def drop_none(flags: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from glasshead.cli.flags import with_flags
-from glasshead.cli.terminal import argument, drop_none, option
+from glasshead.cli.terminal import Decompressed, argument, drop_none, option, set_decompressed
 
 __all__ = ["train"]
 
@@ -70,6 +70,7 @@ def train(
         Path | None,
         option("--cache", "DIR", "Folder for tokenised texts [default: ~/.cache/glasshead]"),
     ] = None,
+    decompressed: Decompressed = None,
     **flags: Any,
 ) -> None:
     """Train a model on your text, or to translate.
@@ -102,6 +103,7 @@ def train(
     from glasshead.training.progress import new_listener
     from glasshead.training.start import describe_settings
 
+    set_decompressed(decompressed)
     if texts and pairs:
         raise ConfigError(
             f"TEXT {' '.join(texts)} and --pairs {' '.join(pairs)} exclude each other",

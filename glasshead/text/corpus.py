@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glasshead.errors import ConfigError, InputError
+from glasshead.text.bpe import Cutter
 from glasshead.text.sources import Report, Skipped, Source, Unreadable, find_sources, read_parts
 
 __all__ = [
@@ -23,11 +24,13 @@ __all__ = [
     "Skipped",
     "no_text_error",
     "read_documents",
+    "read_pieces",
     "read_sources",
     "split_by_document",
     "split_by_position",
 ]
 
+WHOLE = 16 << 20  # bytes of a file, up to which it may be held in memory
 T = TypeVar("T")
 Text = TypeVar("Text", str, NDArray[Any])
 
@@ -56,6 +59,41 @@ def read_sources(found: Sequence[Source], field: str, report: Report) -> Iterato
                 if part.last:
                     yield Document(part.name, "".join(parts))
                     empty, parts = False, []
+        except Unreadable as error:
+            if source.named:
+                raise
+            report.skip(source.name, error.reason)
+    if empty:
+        raise no_text_error(found, report)
+
+
+def read_pieces(
+    sources: Sequence[str | Path], *, field: str = "text", report: Report | None = None
+) -> Iterator[tuple[str, bool]]:
+    """Read the documents in pieces that can be encoded one by one; yield each, and if it ends one.
+
+    Memory does not grow with the documents. A long file that was found in a folder is read twice:
+    first to know that it is text to its end.
+    """
+    report = Report() if report is None else report
+    found, empty = find_sources(sources, report), True
+    for source in found:
+        try:
+            if not source.named and source.path and source.path.stat().st_size > WHOLE:
+                for _ in read_parts(source, Report(), field=field):
+                    pass
+            cutter, held = Cutter(), list[tuple[str, bool]]()
+            for part in read_parts(source, report, field=field):
+                held += [(piece, False) for piece in cutter.push(part.text)]
+                if part.last:
+                    held.append((cutter.flush(), True))
+                    empty = False
+                # Of a short file nothing is used before it is known to be text.
+                if source.named or part.last or len(held) * cutter.size > WHOLE:
+                    yield from held
+                    held = []
+        except OSError as error:
+            report.skip(source.name, str(error.strerror))
         except Unreadable as error:
             if source.named:
                 raise

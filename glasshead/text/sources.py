@@ -14,12 +14,13 @@ import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, Any
 
-from glasshead.errors import InputError, near_file
+from glasshead.errors import ConfigError, InputError, near_file
 
 __all__ = [
     "DocumentPart",
@@ -27,12 +28,17 @@ __all__ = [
     "Skipped",
     "Source",
     "Unreadable",
+    "allow_decompressed",
     "find_sources",
     "read_parts",
     "read_text",
 ]
 
 BLOCK = 1 << 20  # bytes read at a time
+LINE = 1 << 26  # characters of a line of JSON at most
+# Decompressed text: so many bytes at most, and beyond a beginning so many times the file's size.
+DECOMPRESSED, RATIO, BEGINNING = 100 * 10**9, 200, 1 << 26
+_most_decompressed: ContextVar[int | None] = ContextVar("most_decompressed", default=None)
 SNIFF = 1 << 13  # a NUL among so many first bytes means a binary file
 
 
@@ -94,6 +100,15 @@ class DocumentPart:
     name: str
     text: str
     last: bool
+
+
+def allow_decompressed(gigabytes: float) -> None:
+    """Let files decompress to so many GB, whatever their size; in this thread, from now on."""
+    if not gigabytes > 0:
+        raise ConfigError(
+            f"--decompressed ({gigabytes:g}) must be above 0", hint="in GB, such as 5"
+        )
+    _most_decompressed.set(int(gigabytes * 10**9))
 
 
 def find_sources(sources: Sequence[str | Path], report: Report) -> list[Source]:
@@ -213,12 +228,28 @@ def _blocks(source: Source, at: Callable[[int], object]) -> Iterator[bytes]:
             total = 0
             while block := stream.read(BLOCK):
                 total += len(block)
+                if stream is not raw:
+                    _check_decompressed(source, total, raw.tell())
                 at(total if stream is raw else raw.tell())
                 yield block
     except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
         raise Unreadable(source.name, f"damaged: {error}", damaged) from None
     except OSError as error:
         raise Unreadable(source.name, str(error.strerror), "check its permissions") from None
+
+
+def _check_decompressed(source: Source, total: int, read: int) -> None:
+    """Raise Unreadable if so many bytes came from `read` bytes of a file, and are too many."""
+    most = _most_decompressed.get()
+    if total > (most or DECOMPRESSED):
+        reason = f"its text has more than {(most or DECOMPRESSED) / 1e9:,g} GB"
+    elif most is None and total > max(BEGINNING, RATIO * read):
+        reason = (
+            f"its first {read:,} bytes decompress to {total:,}, more than {RATIO} times as many"
+        )
+    else:
+        return
+    raise Unreadable(source.name, reason, "to read it all the same: --decompressed GB")
 
 
 def _open(source: Source) -> AbstractContextManager[IO[bytes]]:
@@ -247,7 +278,7 @@ def _encoding_hint(start: bytes) -> str:
 def _json_lines(
     source: Source, texts: Iterator[str], key: str, report: Report
 ) -> Iterator[DocumentPart]:
-    for number, line in enumerate(_lines(texts), 1):
+    for number, line in enumerate(_lines(source.name, texts), 1):
         if not line.strip():
             continue
         reason, text = _json_text(line, key)
@@ -278,7 +309,7 @@ def _json_text(line: str, key: str) -> tuple[str, str]:
     return "", value[key]
 
 
-def _lines(texts: Iterator[str]) -> Iterator[str]:
+def _lines(name: str, texts: Iterator[str]) -> Iterator[str]:
     """Split at line feeds only, unlike str.splitlines."""
     rest: list[str] = []
     for text in texts:
@@ -287,4 +318,9 @@ def _lines(texts: Iterator[str]) -> Iterator[str]:
         for line in more:
             yield "".join(rest)
             rest = [line]
+        if sum(map(len, rest)) > LINE:
+            raise InputError(
+                f"{name}: a line has more than {LINE:,} characters",
+                hint="write one object on each line; a file of plain text should not end in .jsonl",
+            )
     yield "".join(rest)

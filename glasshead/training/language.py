@@ -17,7 +17,7 @@ from glasshead.model.gpt import GPT
 from glasshead.model.loss import feature_loss
 from glasshead.text.batches import Batch, TextBatches
 from glasshead.text.bpe import split_gpt2_words, split_words
-from glasshead.text.corpus import Report, read_documents, split_by_position
+from glasshead.text.corpus import Report, read_pieces, split_by_position
 from glasshead.text.token_store import token_store
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer, CharTokenizer, Tokenizer
 from glasshead.training.config import TrainConfig
@@ -79,11 +79,11 @@ def train_tokenizer(
     """
 
     def texts() -> Iterator[str]:
-        return (document.text for document in read_documents(sources, field=config.field))
+        return (text for text, _ in read_pieces(sources, field=config.field))
 
     n_documents, n_bytes, characters = 0, 0, set[str]()
-    for text in texts():
-        n_documents += 1
+    for text, ends in read_pieces(sources, field=config.field):
+        n_documents += ends
         n_bytes += len(text.encode(errors="replace"))
         if len(characters) <= MOST_CHARACTERS:
             characters.update(text)
