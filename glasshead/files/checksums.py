@@ -13,14 +13,14 @@ from glasshead.files.digest import digest
 from glasshead.files.reading import read_small
 from glasshead.files.writing import atomic_write
 
-__all__ = ["CHECKSUMS", "add_checksums", "check_content", "has_checksums"]
+__all__ = ["CHECKSUMS", "add_checksums", "check_content", "checksums", "has_checksums"]
 
 CHECKSUMS = "checksums.json"
 
 
 def add_checksums(folder: Path, files: Mapping[str, bytes]) -> None:
     """Add the digests of files that are about to be written into the folder."""
-    known = _read(folder) if has_checksums(folder) else {}
+    known = checksums(folder)
     for name, content in files.items():
         own, there = digest(content), _digest_there(folder / name)
         known[name] = [own, *(old for old in known.get(name, []) if old == there != own)]
@@ -33,6 +33,11 @@ def _digest_there(file: Path) -> str:
         return digest(read_small(file))
     except OSError:  # there is none, or none that could be read
         return ""
+
+
+def checksums(folder: Path) -> dict[str, list[str]]:
+    """Return the digests of each file that is listed; none if the folder has no checksums."""
+    return _read(folder) if has_checksums(folder) else {}
 
 
 def has_checksums(folder: Path) -> bool:
