@@ -7,14 +7,14 @@ import { add, t } from "./words.js";
 
 add({
   en: {
-    "living.page": "Runs in this page",
+    "living.page": "Runs here",
     "living.page.why": "The model is in this file and runs in your browser; nothing is sent.",
     "living.exact": "Its parameters are exact (float32).",
     "living.rounded":
       "Its parameters are rounded to {precision}, which changes each prediction by {cost} nats.",
   },
   zh: {
-    "living.page": "在本页中运行",
+    "living.page": "本页运行",
     "living.page.why": "模型就在这个文件里，由浏览器运行，不发送任何数据。",
     "living.exact": "参数未经舍入（float32）。",
     "living.rounded": "参数舍入为 {precision}，每次预测平均改变 {cost} nat。",
