@@ -47,7 +47,7 @@ def test_what_a_step_asks_for_is_done_by_hand_or_by_the_tour(page, served):
     page.locator(".scissors:not(.again)").first.click()
     page.wait_for_selector(".tour >> text=7 / 7")
     assert "cut=" in page.url
-    page.get_by_role("button", name="Back").click()
+    page.get_by_role("button", name="Back", exact=True).click()
     page.wait_for_selector(".tour >> text=6 / 7")
     page.wait_for_function("() => !location.hash.includes('cut=')")
     page.get_by_role("button", name="Do it for me").click()
