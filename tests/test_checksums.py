@@ -72,3 +72,22 @@ def test_a_kill_before_a_file_is_replaced_leaves_a_run_that_is_known(tmp_path, m
     monkeypatch.undo()
     run.save_config(replace(run.config, train={"steps": 7}))
     assert load(run.path).config.train == {"steps": 7}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes")
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_pipes_devices_links_and_giants_are_refused_at_once(tmp_path, name):
+    run = new_run(tmp_path / "run")
+    file = run.path / name
+    makers = {
+        "named pipe": lambda: os.mkfifo(file),
+        "link out of": lambda: file.symlink_to("/dev/zero"),
+        "more than|damaged": lambda: file.write_bytes(b"") or os.truncate(file, 4 << 30),
+    }
+    for said, make in makers.items():
+        file.unlink()
+        make()
+        with pytest.raises(CheckpointError, match=said) as found:
+            load(run.path)
+        assert name in str(found.value)
+        assert "backup" in found.value.hint

@@ -1,6 +1,7 @@
 """A trained model, and the config.json that describes it."""
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -179,7 +180,7 @@ def read_config(path: Path) -> RunConfig:
     except OSError as error:
         raise CheckpointError(
             f"{path} is not a run: cannot read config.json: {error.strerror}",
-            hint=_suggest_run(path),
+            hint="restore it from a backup" if os.path.lexists(file) else _suggest_run(path),
         ) from None
     except (ValueError, RecursionError) as error:
         raise CheckpointError(
