@@ -103,8 +103,8 @@ export function guide({ entries, api }) {
       shown = name;
       entered = now[step.key ?? ""] ?? "";
       pointed = null;
+      if (!panel.isConnected) document.body.append(ring, panel); // or it could not get the focus
       draw(tour, n);
-      if (!panel.isConnected) document.body.append(ring, panel);
       clearInterval(timer);
       timer = setInterval(() => track(tour, n), TRACKED);
       track(tour, n);
