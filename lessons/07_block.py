@@ -146,9 +146,9 @@ assert abs(zeros - 0.2) < 0.02
 assert torch.equal(dropout.eval()(ones), ones)
 
 # zh:
-# ## 梯子
+# ## 阶梯
 #
-# `glasshead ladder` 从一张双字表爬到 GPT，一级加一样，读的是内嵌世界讲的故事。
+# `glasshead ladder` 从二元模型爬到 GPT，一级加一样，读的是内嵌世界讲的故事。
 # en:
 # ## The ladder
 #

@@ -17,6 +17,7 @@ import torch
 
 from glasshead.checkpoint import RunConfig, RunFolder
 from glasshead.errors import ConfigError, InputError
+from glasshead.lab.ladder_samples import write_samples
 from glasshead.lab.rungs import RUNGS, Rung
 from glasshead.machine import pick_device
 from glasshead.model.gpt import GPT
@@ -53,6 +54,11 @@ class LadderText:
     def about(self) -> dict[str, Any]:
         n = len(self.corpus.training) + len(self.corpus.validation)
         return {"name": self.name, "characters": n, "vocabulary": self.tokenizer.vocab_size}
+
+    @property
+    def start(self) -> str:
+        """Return the first two characters of the part for validation."""
+        return self.tokenizer.decode([int(i) for i in self.corpus.validation[:2]])
 
     def check(self, rung: Rung) -> None:
         n, block = len(self.corpus.validation), rung.model["max_len"]
@@ -97,6 +103,7 @@ class Climb:
     val: float
     tokens_per_s: float  # evaluations left out
     curve: tuple[Point, ...]
+    samples: tuple[str, ...] = ()  # what it writes, each after a prompt
 
     @property
     def best_val(self) -> float:
@@ -166,6 +173,7 @@ def _train(
             val=_evaluate(model, val.evenly_spaced(min(FINAL_BATCHES, covering[1]))),
             tokens_per_s=fit[0],
             curve=fit[1],
+            samples=write_samples(model, text.tokenizer, seed, text.start),
         )
 
 

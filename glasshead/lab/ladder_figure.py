@@ -13,8 +13,9 @@ from rich.text import Text
 
 from glasshead.lab.examples.published import CHARACTERS, RUNS, VOCABULARY
 from glasshead.lab.ladder import LadderText, Summary
+from glasshead.lab.ladder_samples import changes
 from glasshead.lab.rungs import RUNGS
-from glasshead.lab.texts import LANGUAGES, Language, read_texts, texts_in
+from glasshead.lab.texts import LANGUAGES, Language, Words, read_texts, texts_in
 
 __all__ = ["ADDS", "as_json", "draw", "label_font", "tables"]
 
@@ -61,6 +62,19 @@ def tables(
         if row.rung == below.rung + 1 and row.val - below.val > WORSE:
             worse = {"rung": row.rung, "below": below.rung, "loss": row.val - below.val}
             yield Text(words["worse"].format(**worse))
+    for row in rows:
+        yield from _details(row, lang)
+
+
+def _details(row: Summary, lang: Language) -> Iterator[Text]:
+    """Yield what a rung changes in the code, and what it writes."""
+    yield Text("")
+    adds = Words(ADDS["en"][row.rung - 1], ADDS["zh"][row.rung - 1])
+    yield Text(TEXTS["of_rung"].format(rung=row.rung, adds=adds)[lang], style="bold")
+    for line in changes(row.rung):
+        yield Text(f"  {line}", style="green" if line.startswith("+") else "red")
+    for sample in row.climbs[0].samples:
+        yield Text("  " + sample.replace("\n", "↵"))
 
 
 def _is_documents_text(text: LadderText) -> bool:
@@ -81,7 +95,7 @@ def as_json(rows: Sequence[Summary], text: LadderText) -> dict[str, Any]:
         rung = RUNGS[row.rung]
         adds = {"adds": ADDS["en"][row.rung - 1], "adds_zh": ADDS["zh"][row.rung - 1]}
         about = {**adds, "model": rung.model, "lr": rung.lr, "batch_size": rung.batch_size}
-        rungs.append({**asdict(row), **about})
+        rungs.append({**asdict(row), **about, "changes": changes(row.rung)})
     return {"text": text.about, "rungs": rungs}
 
 

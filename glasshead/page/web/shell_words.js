@@ -57,7 +57,7 @@ add({
     "shell.unreachable": "服务器没有回应",
     "shell.unreachable.hint": "glasshead serve 还在运行吗？",
     "kind.reader": "阅读模型",
-    "kind.translator": "翻译模型",
+    "kind.translator": "翻译器",
     "kind.gpt": "GPT",
     "kind.encoder": "编码器",
     "kind.transformers": "transformers 模型",
