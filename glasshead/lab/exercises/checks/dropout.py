@@ -39,6 +39,9 @@ def _check_dropout(mine: LearnerFile) -> None:
         raise fail("dropout-missing", mine.dropout, p=P)
     if zeros == 1 or torch.equal(out, mine.call(mine.dropout, x, P, True)):
         raise fail("same-each-time", mine.dropout)
+    rows = mine.call(mine.dropout, torch.ones(300, 7), P, True)
+    if torch.equal(rows, rows[:1].expand(300, 7)):
+        raise fail("same-each-time", mine.dropout)
     ratio = (out / x)[out != 0]
     if abs(zeros - (1 - P)) < 0.02 and abs(zeros - P) > 0.02:
         raise fail("keeps-p", mine.dropout)
