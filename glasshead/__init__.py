@@ -39,6 +39,11 @@ Models come from the transformers library and go there; its folders also load di
     glasshead.export_model("runs/gpt2", "models/mine")
     glasshead.load("models/mine")
 
+A reader of the embedded world answers what a pronoun stands for, and says what it cannot know.
+
+    reader = glasshead.train(task="refer", out="runs/reader", steps=20)
+    print(glasshead.ask(reader, "恐龙饿坏了。").outside)     # 'unknown': a word it has not learned
+
 Attention that you wrote yourself is checked: right, or which mistake it is.
 
     def attention(q, k, v):

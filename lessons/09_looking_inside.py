@@ -150,7 +150,8 @@ assert sure("小猫") < sure() - 0.2
 alone = torch.tensor([words.ids_of(["它", "饿坏", "了", "。"])])
 with torch.no_grad():
     chances = model(alone)[0, 0].softmax(-1)
-print("它饿坏了。 →", words.decode([int(chances.argmax())]), f"{chances.max():.2f}")
+noun = words.decode([int(chances.argmax())])
+print("它饿坏了。 →", noun, f"{chances.max():.2f}")
 for text in ("它饿坏了。", "那只恐龙饿坏了。", story.text("zh")):
     found = recognize(text, "zh")
     print(found.why or "inside", found.detail, text)

@@ -23,7 +23,7 @@ def ask(
     lang: Lang = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a reader what pronouns stand for, or a translator for a translation.
+    """Ask what pronouns of a sentence stand for, or translate it.
 
     Shows the noun that each pronoun looks at, and what the answer becomes if it may not look there.
     Of a sentence outside of the run's small world it says so instead of answering: one with unknown

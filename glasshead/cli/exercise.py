@@ -68,7 +68,7 @@ def exercise(
     lang: Lang = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write attention yourself, from softmax to a translator, and have it checked.
+    """Write attention yourself, step by step, and have it checked.
 
     `start` writes a file with a signature to fill in, and says why; `check` runs it and says which
     mistake was made; `hint` gives the next of three hints; `look` runs your code in a small model

@@ -296,6 +296,13 @@ def _first_inside(one: Recognition, other: Recognition) -> Recognition:
 def ask(run: str | Path | Run, text: str) -> Asked:
     """Ask a reader or a translator of the embedded world about a sentence.
 
+    >>> import glasshead
+    >>> small = {"n_layers": 1, "d_model": 16, "quiet": True}
+    >>> run = glasshead.train(task="refer", steps=2, batch_size=8, **small)
+    >>> asked = glasshead.ask(run, "恐龙饿坏了。")
+    >>> asked.outside, asked.detail
+    ('unknown', '恐龙')
+
     Args:
         run: a reader (`glasshead train --task refer`) or a translator of the world, as `glasshead
             demo` trains them: what `load` returned, or its path.

@@ -22,7 +22,7 @@ LLAMA = {"positions": "rotary", "norm": "rms", "feed_forward": "swiglu", "bias":
 SMALL = ["--steps", "1", "--n-layers", "1", "--n-heads", "2", "--d-model", "8", "--max-len", "32"]
 # These run for minutes, or for ever, or have tests of their own, or need what is not there.
 LONG = re.compile(
-    "glasshead (demo|ladder|serve|doctor|lesson|plan|claims .)"
+    "glasshead (demo|ask|ladder|serve|doctor|lesson|plan|claims .|exercise (check|look))"
     "|train .*--(minutes|pairs|task|resume|from)|Qwen|gguf|my_model.py"
 )
 

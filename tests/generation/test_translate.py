@@ -91,7 +91,7 @@ def test_a_character_that_a_vocabulary_lacks_is_named():
     chars = CharTokenizer.train("Ein Hund", SPECIALS)
     with pytest.raises(UnknownCharacterError, match="'x'"):
         translator(chars)(["Hund x"])
-    with pytest.raises(InputError, match="' xyz'"):
+    with pytest.raises(InputError, match="'xyz'"):
         translator(WordTokenizer(["ein", " hund"], SPECIALS))(["ein xyz"])
 
 

@@ -292,10 +292,13 @@ class _Examiner:
             if declared:
                 stated = [o for o in options if o[1].polarity == declared]
                 added = [o for o in options if o[1].polarity == "add"]
-                # What only a name suggests is not held against a mask that is rightly added.
+                # What only a name suggests is not held against a mask that is rightly added:
+                # one that would also be right if True meant hidden is not added.
                 guessed = not stated_polarity(each.name, self.target.documentation)
                 if guessed and right is not None:
-                    stated += [o for o in added if find_deviation(o[2], right) is None]
+                    fits = [o for o in options if find_deviation(o[2], right) is None]
+                    if all(o[1].polarity in (declared, "add") for o in fits):
+                        stated += [o for o in fits if o in added]
                 options = stated or added or options
             if right is not None:
                 good = [o for o in options if find_deviation(o[2], right) is None]

@@ -53,7 +53,13 @@ def _read_ladder(data: Mapping[str, Any]) -> Ladder:
     rows = []
     for rung in data["rungs"]:
         climbs = tuple(
-            Climb(**{**climb, "curve": tuple(Point(**point) for point in climb["curve"])})
+            Climb(
+                **{
+                    **climb,
+                    "curve": tuple(Point(**point) for point in climb["curve"]),
+                    "samples": tuple(climb.get("samples", ())),
+                }
+            )
             for climb in rung["climbs"]
         )
         fields = {name: rung[name] for name in Summary.__dataclass_fields__}

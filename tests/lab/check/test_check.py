@@ -59,6 +59,7 @@ def test_no_mistake_computes_what_is_right():
         (Case("", x, y, y, True), same),
         (Case("", x, draw(3, 5, 24), draw(3, 5, 24)), same),
         (Case("", x, x, x, True, options={"window": 3}), params),
+        (Case("", x, x, x, True, options={"softcap": 1.5}), params),
         (Case("", x, x, x), params),
         (Case("", x, x, x), Projections(4, 4, *(draw(24, 24) for _ in range(3)))),
     ]
