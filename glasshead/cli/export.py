@@ -21,7 +21,7 @@ def export(
         typer.Option("--precision", help="How parameters are rounded in an HTML file."),
     ] = "float16",
 ) -> None:
-    """Write a run for transformers, vLLM or llama.cpp, or as a live page.
+    """Export a run to transformers, vLLM, llama.cpp or a live page.
 
     A folder has config.json, safetensors, the tokenizer and a model card, for the first two; a GGUF
     file is all that llama.cpp needs. An HTML file has the model in it and runs it in a browser,
