@@ -189,7 +189,7 @@ class GenerationBatch:
 
     def _read_prompts(self, step: DecodeStep) -> list[NewToken]:
         """Read a chunk of prompts, and give a first id to each text whose prompt is complete."""
-        done = self._prompts.read_chunk()
+        done, alone = self._prompts.read_chunk(), not self._rows
         if not done:
             return []
         failed = [(text, result) for text, result in done if isinstance(result, Exception)]
@@ -206,7 +206,7 @@ class GenerationBatch:
                 max_len = self.model.config.max_len
                 most = max(min(text.length + text.left, max_len) for text in self._rows)
                 step.slots.join([prompt for _, prompt in going], most)
-        if self._look_ahead is not None:
+        if self._look_ahead is not None and alone:  # beside others, the GPU must stay busy
             self._look_ahead.restart()
         return new
 

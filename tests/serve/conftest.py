@@ -30,6 +30,7 @@ from urllib.parse import urlsplit
 import pytest
 import uvicorn
 from fastapi import FastAPI
+from httpx._config import DEFAULT_TIMEOUT_CONFIG
 
 from glasshead.serve.app import create_app
 from glasshead.serve.config import ServeConfig
@@ -44,6 +45,9 @@ except ImportError:  # Windows
     fcntl = None
 
 HUNG = 120.0  # seconds after which a wait ends as failed: far more than anything takes
+# httpx gives up after five seconds by itself, which a busy machine may need for an answer.
+for _name in ("connect", "read", "write", "pool"):
+    setattr(DEFAULT_TIMEOUT_CONFIG, _name, HUNG)
 PACKAGE = Path(trained.__file__).resolve().parents[2] / "glasshead"
 
 
