@@ -123,7 +123,8 @@ def same_ids(run: Path, device: str, asked: list[tuple[list[int], int, str]]) ->
         if text == answer:
             same += 1
         else:
-            equal.append(next(n for n in range(0, 4096, 4) if text[n : n + 4] != answer[n : n + 4]) // 4)
+            differ = (a != b for a, b in zip(text, answer, strict=False))
+            equal.append(next((n for n, other in enumerate(differ) if other), 0) // 4)
     note = f"; of the others the first {statistics.median(equal):.0f} (median)" if equal else ""
     return f"{same} of {len(some)} answers have the ids of `generate` alone{note}"
 
