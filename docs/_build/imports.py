@@ -16,6 +16,7 @@ ORDER = [
     ["machine"],
     ["text", "attention"],
     ["model", "observe"],
+    ["roles"],
     ["checkpoint"],
     ["training", "generation"],
     ["api"],
