@@ -95,11 +95,16 @@ class AttentionHook:
     """Base class of hooks, called at each call of one layer. Subclasses override methods.
 
     Hooks on models of transformers need `layer`. `hides` must be True if the hook overrides
-    `hidden`.
+    `hidden`. A hook that only looks says so by `reads_only`: it can then be attached to attention
+    that computes itself, outside the interface of transformers.
     """
 
     layer: Layer | None = None
     hides = False
+    reads_only = False
+
+    def missed(self, reason: str) -> None:
+        """Take note that a module ran whose attention could not be described."""
 
     def hidden(self, call: PendingCall) -> Tensor | None:
         """Return the pairs to hide before the softmax, True = hide; broadcasts to (B, H, T, S)."""

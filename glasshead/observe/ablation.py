@@ -95,7 +95,7 @@ def ablating(
     if mode not in MODES:
         raise ConfigError(f"unknown mode '{mode}'", hint=did_you_mean(mode, MODES))
     pairs, wanted_edges = [_check_pair(pair) for pair in heads], list(edges)
-    found = find_layers(model, partly=all(edge.layer is not None for edge in wanted_edges))
+    found = find_layers(model)
     layers = [layer for layer, _ in found]
     of_heads: dict[int, list[int]] = defaultdict(list)
     of_edges: dict[int, list[Edge]] = defaultdict(list)

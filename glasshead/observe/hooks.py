@@ -1,12 +1,13 @@
 """Attach hooks to the attention of a model, ours or one of `transformers`, for a while."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from torch import nn
 
 from glasshead.attention.hooks import AttentionHook
 from glasshead.attention.multihead import MultiHeadAttention
+from glasshead.observe.layers import calls_the_interface
 
 __all__ = ["attach_hooks"]
 
@@ -18,16 +19,20 @@ def attach_hooks(hooks: Mapping[nn.Module, AttentionHook]) -> Iterator[None]:
     Hooks that were there stay; `attention/hooks.py` says in which order they run.
     """
     ours = {m: hook for m, hook in hooks.items() if isinstance(m, MultiHeadAttention)}
-    theirs = {m: hook for m, hook in hooks.items() if not isinstance(m, MultiHeadAttention)}
+    theirs = {m: hook for m, hook in hooks.items() if calls_the_interface(m)}
+    others = {m: hook for m, hook in hooks.items() if m not in ours and m not in theirs}
     try:
-        for module, hook in ours.items():
-            module.hooks = (*module.hooks, hook)
-        if theirs:
-            from glasshead.observe.transformers_hooks import attach_transformers_hooks
+        with ExitStack() as stack:
+            for module, hook in ours.items():
+                module.hooks = (*module.hooks, hook)
+            if theirs:
+                from glasshead.observe.transformers_hooks import attach_transformers_hooks
 
-            with attach_transformers_hooks(theirs):
-                yield
-        else:
+                stack.enter_context(attach_transformers_hooks(theirs))
+            if others:
+                from glasshead.observe.operation_hooks import attach_operation_hooks
+
+                stack.enter_context(attach_operation_hooks(others))
             yield
     finally:
         for module, hook in ours.items():

@@ -1,6 +1,7 @@
-"""Find the attention layers of a model, and raise for models that cannot be recorded."""
+"""Find the attention layers of a model."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch import nn
@@ -9,29 +10,74 @@ from glasshead.attention.hooks import Layer
 from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.errors import ConfigError, RecordingError, did_you_mean
 
-__all__ = ["called_names", "choose_layers", "find_layers", "select_layers"]
+__all__ = [
+    "calls_the_interface", "choose_layers", "find_layers", "layers_without_attention",
+    "select_layers", "unhookable_modules",
+]  # fmt: skip
+
+NAMED = re.compile("attention|attn|mha", re.IGNORECASE)
+# What code that computes attention calls.
+CALLS = frozenset({
+    "softmax", "Softmax", "scaled_dot_product_attention", "multi_head_attention_forward",
+    "_flash_attention_forward", "flex_attention",
+})  # fmt: skip
 
 
-def find_layers(model: nn.Module, partly: bool) -> list[tuple[Layer, nn.Module]]:
+def find_layers(model: nn.Module) -> list[tuple[Layer, nn.Module]]:
     """Return every attention layer that hooks can be attached to, in the order of the modules.
 
-    Raises if there is none; unless `partly`, also if only some layers of a stack have one.
+    Raises if there is none.
     """
     modules = {
         name: module
         for name, module in model.named_modules()
-        if isinstance(module, MultiHeadAttention) or _calls_the_interface(module)
+        if isinstance(module, MultiHeadAttention)
+        or calls_the_interface(module)
+        or computes_attention(module)
     }
-    _check_coverage(model, modules, partly)
+    for name in unhookable_modules(model):
+        modules.pop(name, None)
+    if not modules:
+        of_torch = any(isinstance(m, nn.MultiheadAttention) for m in model.modules())
+        raise RecordingError(
+            f"{type(model).__name__} has no attention that can be recorded",
+            hint="convert nn.MultiheadAttention with MultiHeadAttention.from_torch"
+            if of_torch
+            else "use one of our models, or one of transformers",
+        )
     return [(_layer(i, *item), item[1]) for i, item in enumerate(modules.items())]
 
 
-def _calls_the_interface(module: nn.Module) -> bool:
+def calls_the_interface(module: nn.Module) -> bool:
     """Whether the module's own code calls the attention interface of `transformers`."""
+    return not isinstance(module, MultiHeadAttention) and _any_code(
+        module, lambda names: "ALL_ATTENTION_FUNCTIONS" in names
+    )
+
+
+def computes_attention(module: nn.Module) -> bool:
+    """Whether the module is named for attention and its own code computes a softmax."""
+    if isinstance(module, nn.MultiheadAttention):
+        return True
+    named = bool(NAMED.search(type(module).__name__))
+    return named and _any_code(module, lambda names: not CALLS.isdisjoint(names))
+
+
+def unhookable_modules(model: nn.Module) -> dict[str, str]:
+    """Return attention that hooks would change: by its name, the reason."""
+    reason = "hooks would switch off the fast path of torch's TransformerEncoderLayer"
+    return {
+        f"{name}.self_attn".removeprefix("."): reason
+        for name, module in model.named_modules()
+        if isinstance(module, nn.TransformerEncoderLayer)
+    }
+
+
+def _any_code(module: nn.Module, holds: Callable[[tuple[str, ...]], bool]) -> bool:
     return any(
-        "ALL_ATTENTION_FUNCTIONS" in called_names(function)
+        holds(called_names(function))
         for cls in type(module).__mro__
-        # The base class of its models names the interface too, but does not call it.
+        # The base class of models of transformers names the interface too, but does not call it.
         if not cls.__module__.startswith(("torch.", "transformers.modeling_utils"))
         for function in vars(cls).values()
     )
@@ -44,33 +90,19 @@ def called_names(function: Any) -> tuple[str, ...]:
     return function.__code__.co_names if hasattr(function, "__code__") else ()
 
 
-def _check_coverage(model: nn.Module, modules: dict[str, nn.Module], partly: bool) -> None:
-    """Raise if hooks cannot see the attention of the model, or of some of its layers."""
-    name = type(model).__name__
-    if not modules:
-        of_torch = any(isinstance(m, nn.MultiheadAttention) for m in model.modules())
-        raise RecordingError(
-            f"{name} has no attention that can be recorded",
-            hint="convert nn.MultiheadAttention with MultiHeadAttention.from_torch"
-            if of_torch
-            else "use one of our models, or one that calls the attention interface of transformers",
-        )
-    if partly:
-        return
-    for stack_name, stack in model.named_modules():
-        if not isinstance(stack, nn.ModuleList) or any(
-            isinstance(model.get_submodule(stack_name.rsplit(".", n)[0]), nn.ModuleList)
-            for n in range(1, stack_name.count(".") + 1)
-        ):
+def layers_without_attention(model: nn.Module, layers: Iterable[Layer]) -> list[str]:
+    """Return the layers of the model's stacks that have no attention, where others have."""
+    names = [f"{layer.name}." for layer in layers]
+    missing = []
+    stacks = {name: m for name, m in model.named_modules() if isinstance(m, nn.ModuleList)}
+    for stack, parts in stacks.items():
+        if any(stack.startswith(f"{other}.") for other in stacks):
             continue  # only the outermost lists are stacks of layers
-        has = [any(f"{stack_name}.{i}." in f"{m}." for m in modules) for i in range(len(stack))]
-        if any(has) and not all(has):
-            i = has.index(False)
-            raise RecordingError(
-                f"{stack_name}.{i} ({type(stack[i]).__name__}) of {name} has no attention that can "
-                "be recorded",
-                hint="choose layers that can be recorded with layers=[...]",
-            )
+        items = [f"{stack}.{i}" for i in range(len(parts))]
+        has = [any(name.startswith(f"{item}.") for name in names) for item in items]
+        if any(has):
+            missing += [item for item, its in zip(items, has, strict=True) if not its]
+    return missing
 
 
 def _layer(index: int, name: str, module: nn.Module) -> Layer:
@@ -87,7 +119,7 @@ def select_layers(
     model: nn.Module, wanted: Iterable[int | str] | None
 ) -> list[tuple[Layer, nn.Module]]:
     """Return the attention layers that are wanted by index or name; all when None."""
-    found = find_layers(model, partly=wanted is not None)
+    found = find_layers(model)
     chosen = choose_layers([layer for layer, _ in found], wanted)
     return [(layer, module) for layer, module in found if layer.index in chosen]
 

@@ -34,7 +34,7 @@ from glasshead.attention.scores import recompute
 from glasshead.errors import ConfigError, RecordingError, did_you_mean
 from glasshead.observe.exactness import check_exactness
 from glasshead.observe.hooks import attach_hooks
-from glasshead.observe.layers import find_layers, select_layers
+from glasshead.observe.layers import layers_without_attention, select_layers, unhookable_modules
 from glasshead.observe.pending_statistics import Measurement, PendingStatistics
 from glasshead.observe.trace import Trace
 from glasshead.observe.trace_storage import (
@@ -45,7 +45,6 @@ from glasshead.observe.trace_storage import (
     map_tensors,
 )
 from glasshead.observe.transformers_hooks import check_kernel
-from glasshead.observe.unseen import watch_unseen
 
 __all__ = ["Progress", "check_exactness", "observing"]
 
@@ -111,12 +110,7 @@ def observing(
         progress(0, len(selected))
     recorder = _Recorder(trace, keep, TensorStorage(in_memory, folder), progress)
     hooks = {m: _RecordHook(layer, m, recorder) for layer, m in selected}
-    recordable = {module for _, module in find_layers(model, partly=True)}
-    with (
-        attach_hooks(hooks),
-        _record_ids(model, trace),
-        watch_unseen(model, recordable) as unseen,
-    ):
+    with attach_hooks(hooks), _record_ids(model, trace):
         yield trace
     recorder.pending.measure()
     if not recorder.calls:
@@ -125,16 +119,21 @@ def observing(
             hint="call the model inside `with observing(model)`; if you did, its attention does "
             "not go through the interface that hooks can see",
         )
+    without = layers_without_attention(model, [layer for layer, _ in selected])
+    if without and wanted is None:
+        trace.about = {**trace.about, "without_attention": without}
+    unseen = recorder.missed | unhookable_modules(model)
     if unseen:
-        trace.about = {**trace.about, "unseen": unseen}
-        _report_unseen(trace, layers)
+        trace.about = {**trace.about, "unseen": list(unseen)}
+        _report_unseen(trace, unseen, layers)
 
 
-def _report_unseen(trace: Trace, layers: Any) -> None:
+def _report_unseen(trace: Trace, reasons: dict[str, str], layers: Any) -> None:
     """Warn of attention that ran and cannot be recorded; raise if all was to be."""
     n, names = len(trace.unseen), ", ".join(trace.unseen[:3])
     more = f" and {n - 3} more" if n > 3 else ""
-    problem = f"{trace.model} also ran attention that cannot be recorded: {names}{more}"
+    reason = reasons[trace.unseen[0]]
+    problem = f"{trace.model} also ran attention that cannot be recorded: {names}{more} ({reason})"
     if layers == "all":
         raise RecordingError(problem, hint="leave out layers='all' to record the rest")
     if layers is None:
@@ -181,6 +180,8 @@ def _token_embedding(model: nn.Module) -> nn.Module | None:
 class _RecordHook(AttentionHook):
     """Passes each call of one layer to the recorder."""
 
+    reads_only = True
+
     def __init__(self, layer: Layer, module: nn.Module, recorder: "_Recorder") -> None:
         self.layer: Layer = layer
         self.module, self.recorder = module, recorder
@@ -198,6 +199,9 @@ class _RecordHook(AttentionHook):
         self.recorder.add(self.layer.index, call)
         return context
 
+    def missed(self, reason: str) -> None:
+        self.recorder.missed[self.layer.name] = reason
+
 
 class _Recorder:
     """Checks the calls of all layers and adds them to the trace."""
@@ -208,6 +212,7 @@ class _Recorder:
         self.trace, self.keep, self.storage, self.progress = trace, keep, storage, progress
         self.pending = PendingStatistics(trace)
         self.calls = 0
+        self.missed: dict[str, str] = {}  # modules that ran and could not be recorded, and why
         self._buffers: dict[int, list[GrowingTensor]] = {}  # of q, k and lse, by layer
         self._copies: list[tuple[Tensor, Tensor]] = []
 

@@ -31,7 +31,7 @@ from glasshead.observe.pooling import Cells, compute_cells, pool_overview
 from glasshead.observe.statistics import HeadStatistics, cell_side
 from glasshead.observe.trace_storage import LayerTrace
 from glasshead.observe.viewer import show_trace
-from glasshead.observe.words import Token, characters, single_tokens, visible
+from glasshead.observe.words import Token, batch_tokens, characters, single_tokens, visible
 
 __all__ = ["Cells", "TopKeys", "Trace", "open_glass"]
 
@@ -116,6 +116,9 @@ class Trace:
             return f"{lines[0]} nothing was recorded"
         if self.unseen:
             lines.append(f"  unseen  {len(self.unseen)} more attention layers: .unseen names them")
+        if n := len(self.without_attention):
+            have = "layer has" if n == 1 else "layers have"
+            lines.append(f"  none    {n} {have} no attention: .without_attention names them")
         return "\n".join([*lines, "  ask     .top(layer, head, query), .row(...), .show()"])
 
     @property
@@ -126,6 +129,11 @@ class Trace:
     def unseen(self) -> tuple[str, ...]:
         """The attention modules that ran and that cannot be recorded."""
         return tuple(self.about.get("unseen", ()))
+
+    @property
+    def without_attention(self) -> tuple[str, ...]:
+        """The layers of a hybrid that have no attention."""
+        return tuple(self.about.get("without_attention", ()))
 
     @property
     def ids(self) -> Tensor | None:
@@ -144,7 +152,7 @@ class Trace:
 
     @tokens.setter
     def tokens(self, tokens: Any) -> None:
-        self._tokens = _to_batch(tokens)
+        self._tokens = batch_tokens(tokens)
 
     @property
     def source_tokens(self) -> list[list[str | bytes]] | None:
@@ -152,7 +160,7 @@ class Trace:
 
     @source_tokens.setter
     def source_tokens(self, tokens: Any) -> None:
-        self._source_tokens = _to_batch(tokens)
+        self._source_tokens = batch_tokens(tokens)
 
     def layer(self, which: int | str) -> Layer:
         for layer in self._layers.values():
@@ -386,13 +394,3 @@ def _check_size(what: str, *size: int) -> None:
             f"{what} has {' x '.join(map(str, size))} = {n:,} numbers, more than {MAX_CELLS:,}",
             hint="take a smaller tile, or pool the weights with cells(layer, head, level)",
         )
-
-
-def _to_batch(tokens: Any) -> list[list[str | bytes]] | None:
-    """Return a list for each sequence; one list of tokens is a batch of one."""
-    if tokens is None:
-        return None
-    listed = list(tokens)
-    if all(isinstance(piece, str | bytes) for piece in listed):
-        return [listed]
-    return [list(sequence) for sequence in listed]

@@ -13,6 +13,7 @@ keeps together.
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,6 +25,7 @@ __all__ = [
     "Token",
     "Word",
     "as_token",
+    "batch_tokens",
     "characters",
     "decode_tokens",
     "find_word",
@@ -251,3 +253,13 @@ def _in_word(character: str) -> bool:
         return False
     wide = unicodedata.east_asian_width(character) in "WF"
     return not wide or "HANGUL" in unicodedata.name(character, "")
+
+
+def batch_tokens(tokens: Any) -> list[list[str | bytes]] | None:
+    """Return a list for each sequence; one list of tokens is a batch of one."""
+    if tokens is None:
+        return None
+    listed = list(tokens)
+    if all(isinstance(piece, str | bytes) for piece in listed):
+        return [listed]
+    return [list(sequence) for sequence in listed]

@@ -258,19 +258,6 @@ REFUSED = {
         COMMON | {"hidden_size": 32, "num_hidden_layers": 2},
         "no attention that can",
     ),
-    "linear attention in some layers": (
-        "Qwen3NextModel",
-        WIDE
-        | {"num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"]}
-        | {"linear_num_key_heads": 2, "linear_num_value_heads": 2, "num_experts": 2}
-        | {"num_experts_per_tok": 1, "moe_intermediate_size": 16},
-        r"layers\.0 .* has no attention that can be recorded",
-    ),
-    "no interface": (
-        "GPTJModel",
-        COMMON | {"n_embd": 36, "n_head": 3, "n_layer": 2, "rotary_dim": 4},
-        "GPTJModel has no attention that can be recorded",
-    ),
     "a layer used again and again": (
         "AlbertModel",
         COMMON | {"hidden_size": 44, "intermediate_size": 53, "num_attention_heads": 4},
@@ -291,15 +278,22 @@ def test_what_cannot_be_recorded_exactly_is_refused(why):
 
 
 @torch.no_grad()
-def test_the_attention_of_a_hybrid_is_recorded_where_it_is_chosen():
-    cls, config, _ = REFUSED["linear attention in some layers"]
-    model = new(cls, **config)
+def test_a_hybrid_is_recorded_where_it_has_attention_and_says_where_it_has_none():
+    model = new(
+        "Qwen3NextModel",
+        **WIDE
+        | {"num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"]}
+        | {"linear_num_key_heads": 2, "linear_num_value_heads": 2, "num_experts": 2}
+        | {"num_experts_per_tok": 1, "moe_intermediate_size": 16},
+    )
     given = {"input_ids": inputs(model)["input_ids"]}
     before = model(**given).last_hidden_state
-    with observing(model, layers=["layers.1.self_attn"]) as trace:
+    with observing(model, layers="all") as trace:
         assert torch.equal(before, model(**given).last_hidden_state)
     (theirs,) = (one for one in eager(model, **given) if one is not None)
-    assert (trace.weights(0) - theirs).abs().max() < 1e-5
+    assert (trace.weights("layers.1.self_attn") - theirs).abs().max() < 1e-5
+    assert trace.without_attention == ("layers.0",)
+    assert "1 layer has no attention" in repr(trace)
 
 
 @torch.no_grad()

@@ -82,7 +82,7 @@ class _ReachHook(ChangeHook):
 def limit_reach(model: Transformer, reach: Reach) -> Iterator[None]:
     """Inside the `with`, attention reaches no farther than this."""
     hooks: dict[nn.Module, ChangeHook] = {}
-    for layer, module in find_layers(model, partly=False):
+    for layer, module in find_layers(model):
         far = reach.cross if layer.kind == "cross" else None
         far = reach.encoder if layer.part == "encoder" else far
         if far is not None:

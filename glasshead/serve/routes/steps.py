@@ -104,9 +104,7 @@ def _row_of_head(x: Tensor, head: int, S: int) -> Tensor:
 
 def record_values(subject: Any, text: str, layer: int, head: int, cancel: CancelToken) -> Tensor:
     """Return the values (S, D) of a head. Traces do not hold them, so the text is read again."""
-    [(found, module)] = [
-        one for one in find_layers(subject.model, partly=True) if one[0].index == layer
-    ]
+    [(found, module)] = [one for one in find_layers(subject.model) if one[0].index == layer]
     values = _ValuesHook(found)
     with attach_hooks({module: values}):
         subject.record(text, RecordConfig(layers=(layer,), progress=cancel))
