@@ -174,17 +174,27 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     return f"did you mean '{near}'?" if near else f"choose one of: {', '.join(known)}"
 
 
-def install_command(extra: str) -> str:
-    """Return the command that installs an extra, to be run in the clone of the repository.
+def install_command(extra: str, clone: bool | None = None) -> str:
+    """Return the command that installs an extra: in the clone that this code is in, or anywhere.
 
-    >>> install_command("hf")
+    >>> install_command("hf", clone=False)
+    'pip install "glasshead[hf]"'
+    >>> install_command("hf", clone=True)
     'pip install -e ".[hf]" -c constraints.txt'
     """
-    return f'pip install -e ".[{extra}]" -c constraints.txt'
+    if in_clone() if clone is None else clone:
+        return f'pip install -e ".[{extra}]" -c constraints.txt'
+    return f'pip install "glasshead[{extra}]"'
 
 
 def install_hint(extra: str) -> str:
-    return f"in the clone of Glasshead: {install_command(extra)}"
+    command = install_command(extra)
+    return f"in the clone of Glasshead: {command}" if in_clone() else command
+
+
+def in_clone() -> bool:
+    """Return whether this code is that of a clone, not that of an installed wheel."""
+    return Path(__file__).parents[1].joinpath("constraints.txt").is_file()
 
 
 def near_file(path: str | Path, otherwise: str) -> str:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "SAFE_ISA", "amx_crashes", "cpu_flags", "cpu_name", "pick_device", "settle_half_precision",
-    "triton_works",
+    "SAFE_ISA", "amx_crashes", "count_cores", "cpu_flags", "cpu_name", "find_compiler",
+    "pick_device", "settle_half_precision", "triton_works",
 ]  # fmt: skip
 
 SAFE_ISA = "AVX512_CORE_FP16"
@@ -37,6 +37,13 @@ x = torch.ones(4, 64, 64, dtype=torch.bfloat16, requires_grad=True)
 y = torch.nn.functional.linear(x, x[0]) @ x
 torch.nn.functional.scaled_dot_product_attention(y[None], x[None], x[None]).sum().backward()
 """
+
+
+@lru_cache
+def find_compiler() -> str | None:
+    """Return the C++ compiler, which torch.compile needs on a CPU; None if there is none."""
+    names = (os.environ.get("CXX"), "c++", "g++", "clang++", "cl")
+    return next(filter(None, map(shutil.which, filter(None, names))), None)
 
 
 @lru_cache
@@ -67,6 +74,13 @@ def cpu_flags() -> frozenset[str]:
 def cpu_name() -> str:
     """Return the name of the processor."""
     return _read_cpuinfo("model name") or platform.processor() or platform.machine()
+
+
+def count_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _read_cpuinfo(field: str) -> str:

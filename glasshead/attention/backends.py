@@ -24,6 +24,7 @@ from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, fle
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring, explicit_attention
 from glasshead.errors import BackendError, did_you_mean
+from glasshead.machine import find_compiler, triton_works
 
 __all__ = [
     "BACKENDS",
@@ -249,6 +250,10 @@ class Flex:
             return "on a GPU it needs heads at least 16 wide"
         if self.fused and call.q.is_cpu and " " in torch.__file__:
             return "torch cannot link compiled code because its own path contains a space"
+        if self.fused and call.q.is_cuda and not triton_works():
+            return "it needs Triton and a C compiler"
+        if self.fused and call.q.is_cpu and not find_compiler():
+            return "it needs a C++ compiler"
         return None
 
     def run(self, call: BackendCall) -> BackendResult:

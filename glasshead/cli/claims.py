@@ -1,6 +1,5 @@
 """`glasshead claims`: measure what the documents claim about attention."""
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -96,7 +95,7 @@ def claims(
     A claim is measured again when its code has changed, or with --again. --quick takes some four
     minutes for all of them on two cores; `report` writes one page of the stored results.
     """
-    from glasshead.machine import settle_half_precision
+    from glasshead.machine import count_cores, settle_half_precision
 
     settle_half_precision()  # before torch computes anything
     words, spoken = which or [], language(lang)
@@ -108,7 +107,7 @@ def claims(
         else:
             from glasshead.lab.claims.running import ClaimsPlan
 
-            plan = ClaimsPlan(out, quick, seeds, jobs or _count_cores(), again)
+            plan = ClaimsPlan(out, quick, seeds, jobs or count_cores(), again)
             _measure(_parse_numbers(words), plan, spoken)
 
 
@@ -133,11 +132,6 @@ def _parse_numbers(words: list[str]) -> list[int]:
                 f"there is no claim '{word}'", hint=f"did you mean '{near}'?" if near else usual
             )
     return sorted({int(word) for word in words})
-
-
-def _count_cores() -> int:
-    own = getattr(os, "sched_getaffinity", None)
-    return len(own(0)) if own else os.cpu_count() or 1
 
 
 def _list(out: Path, lang: str) -> None:

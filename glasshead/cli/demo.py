@@ -15,6 +15,7 @@ from glasshead.cli.terminal import (
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
+    from rich.text import Text
 
 __all__ = ["demo"]
 
@@ -47,17 +48,25 @@ def demo(
     """
     import json
 
+    from rich.text import Text
+
     from glasshead.machine import settle_half_precision
 
     settle_half_precision()  # before torch computes anything
     from glasshead.lab import demo as lab
     from glasshead.lab.demo_report import report
-    from glasshead.lab.demo_tables import screens
+    from glasshead.lab.demo_tables import first_picture, screens
 
     words = language(lang)
     with lab.open_workspace(out) as work:
         with _DemoProgress(words) as bars:
-            seconds = lab.train_models(work, seed, steps, bars.progress)
+            first = {"zh": "reader", "en": "reader-en"}[words]
+
+            def finished(name: str) -> None:
+                if name == first:
+                    bars.show([Text(), *first_picture(work / name, words), Text()])
+
+            seconds = lab.train_models(work, seed, steps, bars.progress, finished, words)
             bars.say("measuring")
             found = lab.measure_models(work, seed, stories, seconds)
         with write_errors(out):
@@ -105,6 +114,13 @@ class _DemoProgress(ProgressDisplay):
         if not self._on_terminal and int(4 * done) > self._quarters[name]:
             self._quarters[name] = int(4 * done)
             say(f"{self._says[name]}: {done:.0%}, {shown}")
+
+    def show(self, lines: "list[Text]") -> None:
+        for line in lines:
+            if self._on_terminal:
+                self._bar.console.print(line)
+            else:
+                say(line.plain)
 
     def say(self, what: str) -> None:
         if self._on_terminal:

@@ -5,7 +5,7 @@
     translator  translates the Chinese story into German
 
 All are real runs. They train side by side, each in a process and on a thread of its own, and
-replace an earlier demo only when everything is done.
+replace an earlier demo only when everything is done. The reader of the user's language comes first.
 """
 
 import json
@@ -145,21 +145,26 @@ def _check_out(out: Path) -> None:
         )
 
 
-def train_models(work: Path, seed: int, steps: int | None, progress: Progress) -> float:
-    """Train all models into `work`; return the seconds it took."""
+def train_models(
+    work: Path,
+    seed: int,
+    steps: int | None,
+    progress: Progress,
+    finished: Callable[[str], object] = lambda name: None,
+    lang: str = SOURCE,
+) -> float:
+    """Train all models into `work`, the reader of `lang` first; return the seconds it took."""
     started = time.monotonic()
     flags: dict[str, Any] = {"seed": seed, "world": seed, "val_stories": 256}
     if steps is not None:
         few = {"stories": min(20_000, 64 * steps), "eval_every": -(-steps // EVALUATIONS)}
         flags |= {"steps": steps, **few}
-    train_all(
-        [
-            TrainingJob("translator", "world", "translator", work / "translator", flags),
-            TrainingJob("reader", "refer", "reader", work / "reader", flags),
-            TrainingJob("reader-en", "refer", "reader", work / "reader-en", flags | {"lang": "en"}),
-        ],
-        progress,
-    )
+    jobs = [
+        TrainingJob("reader", "refer", "reader", work / "reader", flags),
+        TrainingJob("translator", "world", "translator", work / "translator", flags),
+        TrainingJob("reader-en", "refer", "reader", work / "reader-en", flags | {"lang": "en"}),
+    ]
+    train_all(jobs if lang == SOURCE else jobs[::-1], progress, finished)
     return time.monotonic() - started
 
 

@@ -14,15 +14,19 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
+from glasshead.lab.ask import ask
+from glasshead.lab.ask_tables import show
 from glasshead.lab.demo import TEXTS, Demo
 from glasshead.lab.demo_sentence import Answer, Rendering, StoryReading
 from glasshead.lab.line_breaks import wrap_text
 from glasshead.lab.texts import Language, Words
 from glasshead.lab.walkthrough_tables import bar
+from glasshead.text.tinyworld import World
 
 __all__ = [
     "HIDDEN_COLUMNS",
     "ROWS",
+    "first_picture",
     "label_word",
     "next_commands",
     "screens",
@@ -79,6 +83,14 @@ def screens(
         yield _bullet(wrap_text(_style_markup(words[lang]), width - 2))
     yield _title(say, 7)
     yield _next_steps(out, say)
+
+
+def first_picture(run: Path, lang: Language) -> Iterator[Text]:
+    """Yield what a reader that has just been trained says of the document's sentence."""
+    story = World.seed_story()
+    yield Text(TEXTS["first"][lang], style="bold")
+    yield Text(story.text(lang))
+    yield from show(ask(run, story.text(lang)), lang)
 
 
 def training_facts(demo: Demo) -> dict[str, float]:

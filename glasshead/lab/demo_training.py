@@ -1,6 +1,7 @@
 """Train several runs side by side, each in a process and on a thread of its own.
 
-Small models are no faster on two threads, so two of them take the time of one.
+Small models are no faster on two threads, so two of them take the time of one. There are as many at
+a time as there are cores: the first is then ready as early as it can be.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 
 from glasshead.errors import ConfigError, GlassheadError
 from glasshead.lab.processes import WorkerDiedError, run_workers
-from glasshead.machine import settle_half_precision
+from glasshead.machine import count_cores, settle_half_precision
 
 __all__ = ["TrainingJob", "train_all"]
 
@@ -29,14 +30,23 @@ class TrainingJob:
 
 
 def train_all(
-    jobs: Sequence[TrainingJob], progress: Callable[[str, float, float | None], object]
+    jobs: Sequence[TrainingJob],
+    progress: Callable[[str, float, float | None], object],
+    finished: Callable[[str], object] = lambda name: None,
 ) -> None:
-    """Train them all; report the name, the part done and the loss of each to `progress`."""
+    """Train them all; report the name, the part done and the loss of each to `progress`.
+
+    `finished` gets the name of each run that is saved.
+    """
     try:
-        for message in run_workers(_train, [(job,) for job in jobs], len(jobs)):
+        n_workers = min(len(jobs), count_cores())
+        for message in run_workers(_train, [(job,) for job in jobs], n_workers):
             if isinstance(message, GlassheadError):
                 raise message
-            progress(*message)
+            if isinstance(message, str):
+                finished(message)
+            else:
+                progress(*message)
     except WorkerDiedError as error:
         names = [job.name for job in error.item or ()]
         raise ConfigError(
@@ -47,7 +57,7 @@ def train_all(
 
 
 def _train(send: Callable[[object], None], job: TrainingJob) -> None:
-    """Train one run; send (name, done, loss), or the error that ended it."""
+    """Train one run; send (name, done, loss), then its name, or the error that ended it."""
     settle_half_precision()  # before torch computes anything
     from glasshead.training.presets import find_preset
     from glasshead.training.progress import ProgressListener, Status
@@ -68,5 +78,6 @@ def _train(send: Callable[[object], None], job: TrainingJob) -> None:
             raise ConfigError(
                 f"the training of the {job.name} was stopped by {signal.name}", hint="run it again"
             )
+        send(job.name)
     except GlassheadError as error:
         send(error)

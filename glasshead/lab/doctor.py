@@ -21,7 +21,13 @@ from typing import Any
 from glasshead import __version__
 from glasshead.errors import install_command
 from glasshead.lab.kernels import CALLS, DTYPES, Choice, choices
-from glasshead.machine import cpu_flags, cpu_name, settle_half_precision
+from glasshead.machine import (
+    count_cores,
+    cpu_flags,
+    cpu_name,
+    find_compiler,
+    settle_half_precision,
+)
 
 __all__ = [
     "CALLS", "CPU", "DTYPES", "DeviceReport", "Findings", "Package", "Problem", "Torch", "as_json",
@@ -151,7 +157,6 @@ def examine() -> Findings:
     devices, said = _devices(torch) if torch else ((), ())
     # GPUs of one model get the same kernels: the first of each is examined.
     kinds = {(d.device.partition(":")[0], d.name): d.device for d in reversed(devices)}
-    compilers = [c for c in (os.environ.get("CXX"), "c++", "g++", "clang++", "cl") if c]
     return Findings(
         glasshead=__version__,
         python=platform.python_version(),
@@ -160,7 +165,7 @@ def examine() -> Findings:
         torch=found,
         cpu=CPU(
             name=cpu_name(),
-            cores=_cores(),
+            cores=count_cores(),
             threads=torch.get_num_threads() if torch else None,
             flags=tuple(flag for flag in FLAGS if flag in cpu_flags()),
             amx=amx,
@@ -170,7 +175,7 @@ def examine() -> Findings:
         warnings=said,
         kernels=tuple(choices([*reversed(kinds.values())])) if torch else (),
         triton=next(filter(None, map(_version, _TRITONS)), None),
-        compiler=next(filter(None, map(shutil.which, compilers)), None),
+        compiler=find_compiler(),
         python_headers=(Path(sysconfig.get_path("include")) / "Python.h").exists(),
         packages=tuple(packages(_requirements())),
         chinese_font=_font(),
@@ -288,12 +293,6 @@ def _devices(torch: Any) -> tuple[tuple[DeviceReport, ...], tuple[str, ...]]:
 
 def _first_line(error: Any) -> str:
     return next(iter(str(error).strip().splitlines()), "") or type(error).__name__
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _memory() -> int | None:

@@ -4,15 +4,13 @@ The choices are saved in config.json, so that a resumed run makes the same ones:
 number of threads differ in their last bits.
 """
 
-import importlib.util
 import os
-import shutil
 
 import torch
 from torch import nn
 
 from glasshead.errors import ConfigError
-from glasshead.machine import amx_crashes, cpu_flags
+from glasshead.machine import amx_crashes, cpu_flags, find_compiler, triton_works
 from glasshead.training.optim import hidden_matrices
 
 __all__ = ["pick_compile", "pick_graph", "pick_precision", "pick_threads"]
@@ -46,10 +44,16 @@ def pick_compile(name: str, device: torch.device, is_long: bool) -> str:
 
     On a CPU compiling gains a few percent and costs half a minute.
     """
+    works = triton_works() if device.type == "cuda" else bool(find_compiler())
+    if name == "on" and not works:
+        needs = "Triton and a C compiler" if device.type == "cuda" else "a C++ compiler"
+        raise ConfigError(
+            f"--compile on needs {needs}",
+            hint="leave --compile out; `glasshead doctor` says how to install it",
+        )
     if name != "auto":
         return name
-    tools = importlib.util.find_spec("triton") and (shutil.which("cc") or shutil.which("gcc"))
-    return "on" if device.type == "cuda" and is_long and tools else "off"
+    return "on" if device.type == "cuda" and is_long and works else "off"
 
 
 def pick_graph(name: str, device: torch.device, model: nn.Module) -> str:

@@ -152,6 +152,7 @@ EACH_RULE = [  # every part of a mask and of the scoring; grouped queries; T < S
 def test_flex_by_name_gives_context_weights_and_lse(case: Case, monkeypatch) -> None:
     """Uncompiled, so that no C++ compiler is needed and no time is spent on compiling."""
     monkeypatch.setattr(backends, "_compiled_flex", lambda: flex_attention)
+    monkeypatch.setattr(backends, "find_compiler", lambda: "c++")
     context, weights, lse = case.exact()
     seen = attend(
         *case.tensors, case.mask, scoring=case.scoring, backend="flex", weights=True, lse=True
@@ -184,11 +185,21 @@ def test_a_failed_compilation_is_one_line(monkeypatch) -> None:
         raise BackendCompilerFailed.__new__(BackendCompilerFailed)
 
     monkeypatch.setattr(backends, "_compiled_flex", lambda: fails)
+    monkeypatch.setattr(backends, "find_compiler", lambda: "c++")
     with pytest.raises(
         BackendError, match=r"cannot compile FlexAttention for \(1, 1, 7, 16\)"
     ) as e:
         attend(*torch.randn(3, 1, 1, 7, 16), backend="flex")
     assert "sdpa" in e.value.hint
+
+
+def test_without_a_compiler_flex_says_what_it_needs(monkeypatch) -> None:
+    monkeypatch.setattr(backends, "find_compiler", lambda: None)
+    tensors = torch.randn(3, 1, 1, 7, 16).unbind()
+    if " " not in torch.__file__:
+        with pytest.raises(BackendError, match=r"it needs a C\+\+ compiler"):
+            attend(*tensors, backend="flex")
+    assert attend(*tensors).context.shape == (1, 1, 7, 16)
 
 
 @pytest.mark.deep

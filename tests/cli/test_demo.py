@@ -66,6 +66,15 @@ def test_it_leaves_three_runs_figures_and_a_page(ran):
     ]
 
 
+def test_the_reader_of_the_users_language_shows_its_sentence_before_the_rest(ran):
+    said = ran.err
+    assert World.seed_story().text("en") in said
+    before, after = said.split(World.seed_story().text("en"))
+    assert "measuring" in after
+    assert "English reader: 100%" in before
+    assert "Sentences that it knows" in after  # three steps teach nothing, and it says so
+
+
 class Page(HTMLParser):
     """Fails on tags that do not close, and keeps all that could be loaded from elsewhere."""
 

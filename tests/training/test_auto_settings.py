@@ -24,10 +24,18 @@ def test_small_models_use_one_thread_and_large_ones_all():
     assert auto_settings.pick_threads(3, small) == 3
 
 
-def test_what_is_asked_for_is_not_overruled():
+def test_compiling_without_a_compiler_is_refused_before_training(monkeypatch):
+    monkeypatch.setattr(auto_settings, "find_compiler", lambda: None)
+    with pytest.raises(ConfigError, match=r"--compile on needs a C\+\+ compiler"):
+        auto_settings.pick_compile("on", CPU, is_long=False)
+    assert auto_settings.pick_compile("auto", CPU, is_long=True) == "off"
+
+
+def test_what_is_asked_for_is_not_overruled(monkeypatch):
     model = new_model()
     for name in ("float32", "bf16"):
         assert auto_settings.pick_precision(name, CPU, model) == name
+    monkeypatch.setattr(auto_settings, "find_compiler", lambda: "c++")
     for name in ("on", "off"):
         assert auto_settings.pick_compile(name, CPU, is_long=True) == name
     assert auto_settings.pick_compile("auto", CPU, is_long=True) == "off"
