@@ -23,12 +23,19 @@ Done = subprocess.CompletedProcess[str]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
+def built(tmp_path_factory) -> Path:
+    """What `python -m build` makes: the source distribution, and the wheel out of that."""
     pytest.importorskip("hatchling", reason="needs hatchling, which builds the wheel")
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    pytest.importorskip("build", reason="needs build")
+    folder = tmp_path_factory.mktemp("built")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    [path] = folder.glob("*.whl")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(built) -> Path:
+    [path] = built.glob("*.whl")
     return path
 
 
@@ -72,6 +79,16 @@ def test_it_holds_the_package_the_page_and_the_lessons_and_nothing_else(wheel):
     assert {"glasshead/page/web/index.html", "glasshead/lessons/01_dot_products.py"} <= packed
     kinds = {Path(name).suffix for name in packed}
     assert kinds <= {".py", ".js", ".css", ".html", ".svg", ".typed", ".json", ".toml"}
+
+
+@pytest.mark.deep
+def test_an_index_would_take_both(built):
+    pytest.importorskip("twine", reason="needs twine")
+    paths = sorted(map(str, built.iterdir()))
+    assert len(paths) == 2
+    command = [sys.executable, "-m", "twine", "check", "--strict", *paths]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.deep

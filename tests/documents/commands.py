@@ -42,6 +42,8 @@ def commands(line: str) -> Iterator[list[str]]:
 
 def _wrongs(words: list[str]) -> Iterator[str]:
     names = [Path(word).name for word in words]
+    if names[:1] == ["docker"]:  # there it is the name of an image
+        return
     if "glasshead" in names:  # it may stand behind torchrun and its flags, or behind a variable
         yield from _wrong_glasshead(words[names.index("glasshead") + 1 :])
     elif names[:1] == ["make"]:
