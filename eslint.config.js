@@ -6,7 +6,7 @@ import { globalIgnores } from "eslint/config";
 import globals from "globals";
 
 export default [
-  globalIgnores(["build/", "runs/", ".venv*/"]),
+  globalIgnores(["build/", "runs/", ".venv*/", "glasshead/page/web/vendor/"]),
   js.configs.recommended,
   {
     plugins: { stylistic },

@@ -170,13 +170,11 @@ type Run = {
 };
 type Runs = { runs: Run[]; ladders: string[]; claims: string[] };
 
-/** A loss at a step. */
-type Point = [step: number, loss: number];
+/** A value at a step, or at what else curves are drawn along. */
+type Point = [x: number, value: number];
 
-/** What a run wrote, as far as it was read. */
-type Curve = {
-  cursor: string; loss: Point[]; val: Point[]; best: Point | null; damaged: number;
-};
+/** What a run wrote, as far as it was read: the points of each metric. */
+type Curve = { cursor: string; points: Record<string, Point[]>; damaged: number };
 
 /** What a rung of the ladder came to: /api/ladder. */
 type Rung = {
@@ -220,6 +218,63 @@ type EmbeddedData = {
   answers: Record<string, Packed>;
   /** A model, as engine/host.js reads it, and how its parameters were rounded. */
   living?: any;
+};
+
+// -- charts: what is used of vendor/uPlot.js --
+
+type UPlotTicks = (plot: UPlot, values: number[]) => (string | null)[];
+
+interface UPlotSeries {
+  label?: string; stroke?: string; width?: number; alpha?: number; dash?: number[];
+  spanGaps?: boolean; points?: { show: boolean; size?: number; fill?: string };
+}
+
+interface UPlotOptions {
+  width: number;
+  height: number;
+  padding?: number[];
+  legend?: { show: boolean };
+  cursor?: {
+    show?: boolean; x?: boolean; y?: boolean; sync?: {
+      key: string; filters?: { pub: (type: string) => boolean };
+    };
+    drag?: { x: boolean; y: boolean; setScale: boolean };
+    bind?: { dblclick: (plot: UPlot, at: EventTarget, handle: unknown) => (() => void) };
+  };
+  scales: Record<string, {
+    time?: boolean; distr?: number;
+    range?: (plot: UPlot, low: number | null, high: number | null) => (number | null)[];
+  }>;
+  axes: {
+    stroke: string; font: string; size?: number; gap?: number; space?: number; incrs?: number[];
+    grid: { show?: boolean; stroke?: string; width?: number }; ticks: { show: boolean };
+    splits?: (plot: UPlot, axis: number, low: number, high: number) => number[];
+    values: UPlotTicks;
+  }[];
+  series: UPlotSeries[];
+  hooks?: Record<string, ((plot: UPlot) => void)[]>;
+}
+
+interface UPlot {
+  root: HTMLElement;
+  over: HTMLElement;
+  ctx: CanvasRenderingContext2D;
+  bbox: { left: number; top: number; width: number; height: number };
+  cursor: { left: number; top: number; event?: MouseEvent | null };
+  select: { left: number; width: number };
+  scales: Record<string, { min: number; max: number }>;
+  batch(draw: () => void): void;
+  posToVal(at: number, scale: string): number;
+  valToPos(value: number, scale: string, canvas?: boolean): number;
+  setCursor(at: { left: number; top: number }): void;
+  setData(data: unknown): void;
+  setSelect(at: { left: number; top: number; width: number; height: number }, fire: boolean): void;
+  setSize(size: { width: number; height: number }): void;
+  destroy(): void;
+}
+type UPlotLibrary = {
+  new (options: UPlotOptions, data: unknown, root?: HTMLElement): UPlot;
+  join(tables: unknown[]): (number | null | undefined)[][];
 };
 
 // -- views (main.js) --

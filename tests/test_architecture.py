@@ -111,6 +111,7 @@ def test_no_file_is_too_long_or_named_after_nothing():
 
 def test_no_line_that_neither_ruff_nor_eslint_reads_is_too_long():
     files = [ROOT / "page.d.ts", *PACKAGE.rglob("*.css"), *(ROOT / "docs").rglob("*.css")]
+    files = [path for path in files if path.parent.name != "vendor"]
     long = [
         f"{short(path)}:{number}"
         for path in files

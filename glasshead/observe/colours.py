@@ -17,6 +17,7 @@ __all__ = [
     "COLOURS",
     "DIVERGING",
     "SEQUENTIAL",
+    "SERIES",
     "Kind",
     "Scale",
     "Theme",
@@ -53,6 +54,13 @@ DIVERGING: dict[Theme, tuple[str, ...]] = {
     "light": ("#dbbd94", "#ecdcc4", "#f4f2ec", "#8fb1d3", "#0e2a54"),
     "dark": ("#54432f", "#3a3128", "#1d2026", "#2b6aa8", "#e6f3ff"),
 }
+# Curves over each other; the accent stays for what is chosen.
+SERIES: dict[Theme, tuple[str, ...]] = {
+    "light": ("#2f6fb3", "#2a8a7a", "#b07a1e", "#8a4f9e", "#bd4f74", "#5d8a3a", "#5b6675",
+              "#8a5a3c"),
+    "dark": ("#6fa8e0", "#5fc2b0", "#dcb05c", "#c08fd4", "#e88fb0", "#9cc678", "#a3adbb",
+             "#c99a7c"),
+}  # fmt: skip
 
 DECADES = 4  # of a logarithmic scale
 OCTAVES = 4  # of ratios, on either side of 1

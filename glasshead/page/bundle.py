@@ -160,8 +160,9 @@ def _variable(path: str) -> str:
 
 
 def _styles() -> str:
-    views = sorted((WEB / "views").iterdir(), key=lambda file: file.name)
-    files = [WEB / "colours.css", WEB / "style.css", *views]
+    folders = [sorted((WEB / name).iterdir(), key=lambda file: file.name)
+               for name in ("vendor", "views")]  # fmt: skip
+    files = [WEB / "colours.css", WEB / "style.css", *folders[0], *folders[1]]
     return "\n".join(file.read_text("utf-8") for file in files if file.name.endswith(".css"))
 
 

@@ -8,7 +8,7 @@ After a change of `observe/colours.py`, write them anew:
 import json
 from pathlib import Path
 
-from glasshead.observe.colours import COLOURS, DIVERGING, SEQUENTIAL, Theme
+from glasshead.observe.colours import COLOURS, DIVERGING, SEQUENTIAL, SERIES, Theme
 from glasshead.page.bundle import WEB
 
 __all__ = ["colour_files", "css_variables"]
@@ -35,7 +35,8 @@ def css_variables() -> str:
 
 def colour_files() -> dict[str, str]:
     """Return the text of each file by its name in `web/`."""
-    tables = {"COLOURS": COLOURS, "SEQUENTIAL": SEQUENTIAL, "DIVERGING": DIVERGING}
+    tables = {"COLOURS": COLOURS, "SEQUENTIAL": SEQUENTIAL, "DIVERGING": DIVERGING,
+              "SERIES": SERIES}  # fmt: skip
     exports = [f"export const {name} = {json.dumps(table, indent=2)};"
                for name, table in tables.items()]  # fmt: skip
     return {

@@ -213,7 +213,8 @@ def rank_heads(
     """How each head looks from the word of a token, or how each word looks at it.
 
     The heads are those with the same texts as `layer`. First come those that look most at one other
-    word.
+    word; from a word of a causal layer, the first word counts only where there is no other
+    (`besides_first`): heads with nothing to look at rest on it.
     """
     words = view.sides(view.trace.layer(layer).index)[0 if way == "from" else 1]
     number = _word_of(words, token)
@@ -226,6 +227,9 @@ def rank_heads(
     others = weights.nan_to_num(0.0)
     if len(set(view.texts(layer))) == 1:
         others[:, number] = 0  # how much a word looks at itself says little
+    besides = way == "from" and _is_causal(view, layer) and bool((others[:, 1:] > 0).any())
+    if besides:
+        others[:, 0] = 0
     most, places = others.max(-1)
     order = most.argsort(descending=True, stable=True)[:RANKED].tolist()
     ranked = [
@@ -233,7 +237,12 @@ def rank_heads(
          "weights": to_json_numbers(weights[n])}
         for n in order
     ]  # fmt: skip
-    return {"word": number, "of": len(heads), "heads": ranked}
+    return {"word": number, "of": len(heads), "besides_first": besides, "heads": ranked}
+
+
+def _is_causal(view: LookView, layer: int) -> bool:
+    calls = view.trace.layer_trace(layer).calls
+    return bool(calls) and all(call.mask.causal for call in calls)
 
 
 def _word_of(words: list[Word], token: int) -> int:

@@ -73,7 +73,7 @@ def test_the_page_is_served_from_the_package(served):
 
 def test_every_file_of_the_page_has_its_type_and_nothing_runs_inline(served):
     kinds = {".js": "text/javascript", ".css": "text/css", ".html": "text/html",
-             ".svg": "image/svg+xml"}  # fmt: skip
+             ".svg": "image/svg+xml", ".txt": "text/plain"}  # fmt: skip
     files = [path for path in WEB.rglob("*") if path.is_file()]
     assert len(files) > 5
     client = httpx.Client(base_url=f"{served.url}/web/")
@@ -93,7 +93,7 @@ def test_every_module_is_asked_for_at_once():
     """The page names all its modules, so that none waits for the one that imports it."""
     named = {line.split('"')[3] for line in (WEB / "index.html").read_text().splitlines()
              if "modulepreload" in line}  # fmt: skip
-    there = [*WEB.glob("*.js"), *WEB.glob("views/*.js")]
+    there = [*WEB.glob("*.js"), *WEB.glob("views/*.js"), *WEB.glob("vendor/*.js")]
     assert named == {f"web/{file.relative_to(WEB).as_posix()}" for file in there} - {"web/main.js"}
 
 

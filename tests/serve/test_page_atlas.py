@@ -264,6 +264,53 @@ def test_a_recording_that_the_server_forgot_is_made_again_once(page, server, wor
     page.troubles[:] = [one for one in page.troubles if "404" not in one]
 
 
+def test_a_long_text_is_there_again_after_the_server_was(page, server, world_runs):
+    mine = server(world_runs)
+    text = "".join(corpus(120, "zh", 3))
+    assert len(text) > 2000  # more than the address holds
+    page.goto(f"{mine.url}/#view=atlas&lang=en&model=writer")
+    page.locator("textarea").fill(text)
+    page.get_by_role("button", name="Read", exact=True).click()
+    page.wait_for_selector(READY)
+    size = page.inner_text(".titles")
+    store = mine.app.state.traces
+    store._drop(next(iter(store._traces)))  # as after a restart
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    nearer = page.get_by_role("button", name="Nearer")
+    # The browser has kept what was shown from afar.
+    meanwhile(page, lambda: nearer.click() or any("/api/atlas" in url for url in asked))
+    page.wait_for_selector(READY)
+    assert page.inner_text(".titles") == size
+    assert "at" in now(page)  # where one was
+    page.get_by_role("button", name="Other text").click()
+    assert page.locator("textarea").input_value() == text
+    page.troubles[:] = [one for one in page.troubles if "404" not in one]
+
+
+def test_what_is_typed_is_there_after_another_tab_and_a_reload(page, served):
+    page.goto(f"{served.url}/#view=atlas&lang=en&model=writer")
+    page.wait_for_function("() => document.querySelector('textarea')?.value")
+    page.locator("textarea").fill("小狗昨天")
+    page.locator("#tab-steps").click()
+    page.locator("#tab-atlas").click()
+    assert page.locator("textarea").input_value() == "小狗昨天"
+    page.reload()
+    page.wait_for_selector("textarea")
+    assert page.locator("textarea").input_value() == "小狗昨天"
+
+
+def test_heads_are_small_maps_and_statistics_have_names(page, served):
+    page.goto(f"{served.url}/#view=atlas&lang=en&model=writer&text={corpus_text()}")
+    page.wait_for_selector(READY)
+    maps = """() => [...document.querySelectorAll(".heads canvas")].map((one) => one.toDataURL())"""
+    until(lambda: len(set(page.evaluate(maps))) == page.locator(".heads canvas").count())
+    names = page.locator(".picker option").all_inner_texts()
+    assert {"Entropy", "Induction"} <= set(names)
+    assert max(map(len, names)) < 25
+    assert "entropy in nats" in page.inner_text(".picker")
+
+
 def other_text(page, text):
     page.get_by_role("button", name="Other text").click()
     page.locator("textarea").fill(text)

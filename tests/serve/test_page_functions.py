@@ -53,16 +53,69 @@ FUNCTIONS = {
         "['light', 'dark'].map((w) => [0, 1].map((x) => new m.Scale('linear', 0, 1).ink(x, w)))":
             [["#1b2027", "#f6f8fb"], ["#f6f8fb", "#1b2027"]],
     },
-    "views/chart": {
+    "views/runs_curves": {
         "[0, 0.0009, 0.02, 1.5, 9999, 10000, 20480, 1e6].map(m.short)":
             ["0", "9e-4", "0.02", "1.5", "10000", "10k", "20.5k", "1M"],
-        "m.evenly(0, 10, 5)": [0, 2, 4, 6, 8, 10],
-        "m.evenly(3, 47, 4)": [20, 40],
-        "m.evenly(0, 2, 8, true)": [0, 1, 2],
+        "[7, 59.6, 3599, 3600, 36125].map(m.clock)":
+            ["0:07", "1:00", "59:59", "1:00:00", "10:02:05"],
         "[0, 1, 4, 5, 9].map((s) => m.valueAt([[1, 7], [5, 3]], s))":
             [None, [1, 7], [1, 7], [5, 3], [5, 3]],
-        "m.thinned([[1, 4], [2, 8], [3, 1], [4, 3], [5, 0]], 3)": [[1, 4], [3.5, 2], [5, 0]],
-        "m.thinned([[1, 4], [2, 8]], 2)": [[1, 4], [2, 8]],
+        # Each before counts half as much as the next, and the first has none before it.
+        "m.smoothed([[1, 8], [2, 2], [3, null], [4, 5]].map(([x, y]) => [x, y ?? NaN]), 0.5)"
+        ".map((p) => p.map((x) => (x === x ? x : null)))":
+            [[1, 8], [2, pytest.approx((8 + 2 * 2) / 3)], [3, None],
+             [4, pytest.approx((8 + 2 * 2 + 4 * 5) / 7)]],
+        "m.smoothed([[1, 8], [2, 2]], 0)": [[1, 8], [2, 2]],
+        # Between two steps that are known, from 0 on, and after the last.
+        "m.along([[5, 1], [10, 2], [20, 3], [99, 4]], [[10, 500], [30, 1500]])":
+            [[250, 1], [500, 2], [1000, 3], [1500, 4]],
+        "m.along([[5, 1]], [])": [],
+        "((c) => ([{step: 3, loss: 2, lr: 1, __proto__x: 1}, {step: 5, loss: 1, tokens: 9},"
+        " {step: 5, val_loss: 4, best: true}, {step: 4, returned_from: 5, rate: 1},"
+        " {step: 5, loss: 7}].forEach((line) => m.addLine(c, line)),"
+        " [m.pointsOf(c, 'loss'), m.pointsOf(c, 'val_loss'), m.pointsOf(c, 'tokens'),"
+        " m.metricsOf([c, undefined])]))(m.nothing())":
+            [[[3, 2], [5, 7]], [], [], ["lr", "__proto__x"]],
+        "((c) => (m.addLine(c, JSON.parse('{\"step\": 1, \"__proto__\": 2}')),"
+        " m.metricsOf([c])))(m.nothing())": ["__proto__"],
+        "m.lowest([[1, 3], [2, 1], [3, 1]])": [2, 1],
+    },
+    "views/runs_plot": {
+        # A value of each series at each place; what a logarithm has not is left out.
+        "m.joined({series: [{points: [[1, 5], [3, 6]]}, {points: [[2, 7], [3, 0]]}], log: true})"
+        ".map((row) => [...row].map((x) => x ?? null))":
+            [[1, 2, 3], [5, None, 6], [None, 7, None]],
+        "m.joined({series: []})": [[]],
+        "[m.powers(0.005, 30), m.powers(0.4, 6)]": [[0.01, 0.1, 1, 10], [0.5, 1, 2, 5]],
+        "m.zoomed({scales: {x: {min: 0, max: 80}}, cursor: {left: 3}, posToVal: () => 20}, true)":
+            [10, 50],
+        "m.zoomed({scales: {x: {min: 0, max: 80}}, cursor: {left: -9}}, false)": [-40, 120],
+    },
+    "drafts": {
+        "[m.recall('a'), m.remember('a', 'x'), m.remember('b', 'y'), m.remember('a', 'z'),"
+        " m.recall('a'), m.recall('b'), m.remember('b', ''), m.recall('b'),"
+        " sessionStorage.getItem('glasshead.typed')].map((x) => x ?? null)":
+            [None, None, None, None, "z", "y", None, None, '[["a","z"]]'],
+        "(Array.from({length: 30}, (_, n) => m.remember(`n${n}`, 'x')), [m.recall('n5'),"
+        " m.recall('n6')])": [None, "x"],
+    },
+    "views/statistic_names": {
+        "['relative_entropy', 'other'].map(m.statisticName)": ["Relative entropy", "other"],
+    },
+    "views/atlas_heads": {
+        # Each cell has the largest of its weights.
+        "((x) => [x.rows, x.cols, x.values[0], x.values[2], x.values.at(-1)])(m.shrunk("
+        "Float32Array.from({length: 48 * 36}, (_, n) => n % 36), 48, 36))": [24, 24, 1, 4, 35],
+        "m.shrunk(Float32Array.of(1, 2, 3, 4, 5, 6), 2, 3).values.join()": "1,2,3,4,5,6",
+    },
+    "views/look_answer": {
+        # In a matrix there are no strips to tell of.
+        "['lines', 'matrix'].map((shape) => m.captionOf({pin: {row: 1}, rows: [{}, {text: 'b'}],"
+        " cols: [...'abcd'].map((text) => ({text})), dir: 'from', same: true, kind: 'linear',"
+        " head: 2, layer: {index: 0, name: '0'}, shape,"
+        " from: {heads: [{layer: 0, head: 2, most: 0.875, at: 0, weights: [0.875, 0.1, 0, 0]}]}}))"
+        ".map((text) => [/88%/.test(text), /strip/.test(text), /row/.test(text)])":
+            [[True, True, False], [True, False, True]],
     },
     "views/look_text": {
         "['0', '2', '3', '-1', '1.5', '', undefined].map((x) => m.counted(x, 3))":
@@ -234,13 +287,24 @@ def test_in_translate_the_words_of_the_other_side_are_shaded(page, served, side,
     assert strokes.count("red") == len(weights)
 
 
-def test_a_chart_reads_its_own_places_back(page, served):
-    code = """const place = m.chart(painter, { x: 7, y: 3, w: 500, h: 300, colours: {}, series: [
-            { name: "a", colour: "red", points: [[0, 5], [40, 1]] }] });
-        calls.length = 0;
-        calls.push(place.step(place.at(31)), place.at(0) - place.inner.x,
-                   place.at(40) - place.inner.x - place.inner.w, place.y(5) < place.y(1))"""
-    assert painted(page, served, "views/chart", code) == [pytest.approx(31), 0, 0, True]
+def test_a_chart_zooms_where_it_is_dragged_and_tells_what_is_there(page, served):
+    dragged = """await (async () => {
+        const root = document.body.appendChild(document.createElement("div"));
+        const got = [];
+        let zoom = null;
+        const plot = m.plot(root, { w: 500, h: 300, zoom: () => zoom, onzoom: (x) => got.push(x),
+          series: [{ name: "a", colour: "red", points: [[0, 5], [40, 1]] }] });
+        await new Promise((done) => setTimeout(done));
+        const whole = [plot.scales.x.min, plot.scales.x.max];
+        const [left, right] = [10, 30].map((x) => plot.valToPos(x, "x"));
+        plot.setSelect({ left, top: 0, width: right - left, height: 9 }, true);
+        zoom = [10, 30];
+        plot.setData(m.joined({ series: [{ points: [[0, 5], [40, 1]] }] }));
+        await new Promise((done) => setTimeout(done));
+        return [whole, got, [plot.scales.x.min, plot.scales.x.max]];
+      })()"""
+    found = of_module(page, served, "views/runs_plot", dragged)
+    assert found == [[0, 40], [[pytest.approx(10), pytest.approx(30)]], [10, 30]]
 
 
 def test_a_picture_keeps_how_faint_a_stroke_is(page, served):

@@ -139,13 +139,62 @@ def test_settings_and_samples_of_a_run_are_text(page, server, folder):
     page.wait_for_selector(f"text=</script>{SCRIPT}")
     page.wait_for_selector(".run-settings table")
     assert SCRIPT in page.locator(".run-settings header").inner_text()
-    assert page.locator(".run-settings tr", has_text="d_model").inner_text().split() == [
-        "d_model",
-        "64",
-    ]
-    # What is other than in the translator beside it is set off.
-    assert page.locator(".run-settings tr.differs", has_text="steps").count() == 1
+    # What differs from the runs beside it comes first; the rest is folded.
+    steps = page.locator(
+        ".run-settings tr.differs", has=page.get_by_role("rowheader", name="steps")
+    )
+    assert len(set(steps.locator("td").all_inner_texts())) > 1
+    assert page.locator(".run-differ tr.differs", has_text="d_model").count() == 0
+    row = page.locator(".run-alike tr", has_text="d_model")
+    assert not row.is_visible()
+    page.locator(".run-alike > summary").click()
+    assert row.inner_text().split() == ["d_model", "64"]
     assert page.locator("main img").count() == 0
+
+
+def points_at(page, metric):
+    """What the tip says of this metric in the middle of its chart."""
+    page.locator(f"figure:has(figcaption:text-is('{metric}')) .u-over").hover()
+    page.wait_for_selector(".tip:visible p + p")
+    return page.locator(".tip").inner_text()
+
+
+def test_every_metric_has_a_chart_by_steps_tokens_and_time(page, server, folder):
+    shutil.rmtree(folder / "odd")
+    shutil.rmtree(folder / "translator")
+    with open(folder / "reader" / "metrics.jsonl", "w") as file:
+        for step in range(0, 101, 10):
+            line = {"step": step, "loss": 2.0, "lr": 0.003, "grad_norm": 7.5, SCRIPT: 0.25,
+                    "tokens": 1000 * step, "tokens_per_s": 500.0,
+                    "seconds": 36.0 * step}  # fmt: skip
+            file.write(json.dumps(line) + "\n")
+    open_runs(page, server(folder))
+    page.wait_for_selector(".run-metrics figure")
+    assert page.locator("figcaption").all_inner_texts() == [
+        "loss (nats a token)", "learning rate", "gradient norm", "tokens/s", SCRIPT,
+    ]  # fmt: skip
+    assert "gradient norm 7.500" in points_at(page, "gradient norm")
+    assert "step 50" in points_at(page, "learning rate")
+    page.get_by_role("radio", name="Tokens").click()
+    page.wait_for_function("() => location.hash.includes('by=tokens')")
+    assert "50,000 tokens" in points_at(page, "gradient norm")
+    page.get_by_role("radio", name="Time").click()
+    page.wait_for_function("() => location.hash.includes('by=seconds')")
+    assert "30:00" in points_at(page, "gradient norm")
+    # Dragged along one chart, all of them show that part; a double click shows all again.
+    box = page.locator(".run-chart .u-over").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 90)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 1, box["y"] + 90, steps=4)
+    page.mouse.up()
+    page.wait_for_function("() => location.hash.includes('zoom=')")
+    assert page.get_by_role("button", name="Whole run").is_visible()
+    assert points_at(page, "gradient norm").startswith(("44:", "45:"))
+    page.locator(".run-chart .u-over").dblclick()
+    page.wait_for_function("() => !location.hash.includes('zoom=')")
+    page.locator(".run-chart .run-plot").focus()
+    page.keyboard.press("+")
+    page.wait_for_function("() => location.hash.includes('zoom=')")
 
 
 def test_the_ladder_and_the_claims_are_shown_where_they_are(page, server, folder, shot):

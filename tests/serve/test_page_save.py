@@ -97,7 +97,7 @@ def test_a_view_saves_as_a_drawing_that_holds_its_words(page, served, view, tmp_
     assert tags <= {"svg", "rect", "path", "text", "image", "clipPath", "g"}
     links = [one.get("href") for one in svg.iter(f"{SVG}image")]
     assert all(link.startswith("data:image/png;base64,") for link in links)
-    assert bool(links) == (view == "atlas")
+    assert bool(links) == (view in ("atlas", "runs"))
     page.goto(path.as_uri())  # a browser shows it as it is
     assert page.locator("svg > text").first.is_visible()
     page.troubles.clear()  # a file is no server
@@ -154,7 +154,7 @@ def test_a_saved_page_shows_the_same_without_a_server(page, alone, kept, view):
     if view != "write":  # the names of its tokens are those of the text
         until(lambda: canvases(page) != drawn)
     assert page.locator(".problem").count() == 0
-    assert page.locator("#save-menu [data-kind]").count() == 2  # PNG and SVG; the page is one
+    assert page.locator("#save-menu [data-kind]").count() == 3  # card, PNG and SVG; the page is one
     page.wait_for_load_state("networkidle")
 
 
@@ -230,15 +230,15 @@ def test_a_saved_page_allows_nothing_but_itself(kept):
 def test_the_menu_is_for_the_keyboard_too(page, served):
     opened(page, served, "look", "&lang=zh")
     button = page.locator("#save")
-    assert button.get_attribute("aria-label") == "保存当前视图"
+    assert button.get_attribute("aria-label") == "分享或保存当前视图"
     button.focus()
     page.keyboard.press("ArrowDown")
     at = "() => document.activeElement.dataset.kind"
-    assert page.evaluate(at) == "png"
+    assert page.evaluate(at) == "card"
     page.keyboard.press("ArrowDown")
-    assert page.evaluate(at) == "svg"
+    assert page.evaluate(at) == "png"
     page.keyboard.press("End")
-    assert page.evaluate(at) == "html"
+    assert page.evaluate(at) == "phone"
     page.keyboard.press("Escape")
     assert page.evaluate("() => document.activeElement.id") == "save"
     assert page.locator("#save-menu").is_hidden()
@@ -250,7 +250,7 @@ def test_the_menu_is_for_the_keyboard_too(page, served):
     with page.expect_download() as download:
         page.locator("#save").press("ArrowDown")
         page.keyboard.press("Enter")
-    assert download.value.suggested_filename == "glasshead-look-reader.png"
+    assert download.value.suggested_filename == "glasshead-look-reader-card.png"
 
 
 def test_the_menu_and_a_saved_page_fit_a_narrow_screen(page, alone, kept):
@@ -286,8 +286,8 @@ def test_what_a_saved_page_holds_is_bounded(page, served):
 
 
 def test_nothing_is_saved_of_nothing(page, served):
-    page.goto(f"{served.url}/#view=write&model=writer&lang=en")
-    page.wait_for_selector(".write-form")
+    page.goto(f"{served.url}/#view=atlas&model=writer&lang=en")
+    page.wait_for_selector("form.asking")  # no text was read yet
     page.click("#save")
     page.click("#save-menu [data-kind=png]")
     page.wait_for_selector(".toast >> text=nothing to save yet")

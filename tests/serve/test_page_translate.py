@@ -121,7 +121,7 @@ def test_typed_html_is_text_and_what_is_wrong_is_told(page, served):
     page.locator("textarea").fill("<img src=x onerror=alert(1)>它")
     page.get_by_role("button", name="Translate", exact=True).click()
     page.wait_for_selector(".translate-result .problem")
-    assert "<img src=x onerror=alert(1)>" in page.locator(".problem").inner_text()
+    assert "'<img'" in page.locator(".problem").inner_text()
     assert page.locator("main img").count() == 0
     page.troubles.clear()  # the browser reports the 400
 

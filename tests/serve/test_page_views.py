@@ -152,7 +152,7 @@ def test_runs_lays_curves_over_each_other_and_leaves_one_out(page, served, world
     page.wait_for_selector(".run-settings table")
     page.wait_for_selector("text=它(→小猫)")  # of the reader's samples
     assert page.get_by_text("Thick lines: validation").is_visible()
-    assert page.get_by_text("Coloured settings differ").is_visible()
+    assert page.get_by_text("Where the runs shown differ").is_visible()
     lines = (world_runs / "reader" / "metrics.jsonl").read_text().splitlines()
     losses = [line["val_loss"] for line in map(json.loads, lines) if "val_loss" in line]
     assert min(losses) < max(losses)

@@ -198,3 +198,37 @@ def test_in_another_language_what_may_come_next_is_that_of_the_last_token(page, 
         page.locator("#language").click()
     assert len(asked.value.post_data_json["ids"]) == len(tokens(page))
     page.wait_for_selector(".write-heads li")
+
+
+def test_a_text_that_made_room_for_another_can_be_come_back_to(page, served):
+    open_write(page, served, f"&max=16&text={TEXT}")
+    write(page)
+    first = tokens(page)
+    assert page.locator(".write-history").is_hidden()
+    page.get_by_role("button", name="Another way").click()
+    page.wait_for_selector(".write-foot >> text=as many as asked for")
+    page.wait_for_selector(".write-heads li")
+    second = tokens(page)
+    page.locator(".write-history summary").click()
+    page.locator(".write-history button").first.click()
+    meanwhile(page, lambda: tokens(page) == first)
+    assert page.locator("textarea").input_value() == TEXT
+    # What else might have come is asked again.
+    page.locator(".token").last.click()
+    page.wait_for_selector(".write-alternatives .own")
+    page.reload()
+    page.wait_for_selector(".write-history summary")
+    assert "(2)" in page.inner_text(".write-history summary")
+    page.locator(".write-history summary").click()
+    shown = page.locator(".write-history button").all_inner_texts()
+    assert any("".join(second[len(TEXT) :])[:8] in one for one in shown)
+
+
+def test_back_returns_to_the_beginning_before(page, served):
+    open_write(page, served, f"&max=16&text={TEXT}")
+    page.wait_for_selector(".write-heads li")
+    page.locator("textarea").fill("小狗")
+    page.locator("textarea").press("Control+Enter")
+    meanwhile(page, lambda: len(tokens(page)) > 10)
+    page.go_back()
+    meanwhile(page, lambda: page.locator("textarea").input_value() == TEXT)

@@ -68,3 +68,25 @@ export const DIVERGING = {
     "#e6f3ff"
   ]
 };
+export const SERIES = {
+  "light": [
+    "#2f6fb3",
+    "#2a8a7a",
+    "#b07a1e",
+    "#8a4f9e",
+    "#bd4f74",
+    "#5d8a3a",
+    "#5b6675",
+    "#8a5a3c"
+  ],
+  "dark": [
+    "#6fa8e0",
+    "#5fc2b0",
+    "#dcb05c",
+    "#c08fd4",
+    "#e88fb0",
+    "#9cc678",
+    "#a3adbb",
+    "#c99a7c"
+  ]
+};

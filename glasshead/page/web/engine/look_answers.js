@@ -216,15 +216,20 @@ export function rankHeads(recording, layer, token, way, shown) {
         way === "from"
           ? values.subarray(word * cols, (word + 1) * cols)
           : Float32Array.from({ length: rows }, (__, r) => values[r * cols + word]);
-      let most = -Infinity, at = 0;
-      weights.forEach((weight, place) => {
-        // How much a word looks at itself says little.
-        const counts = mine.rows === mine.cols && place === word ? 0 : weight || 0;
-        if (counts > most) [most, at] = [counts, place];
-      });
-      return { layer: index, head, most, at, weights: jsonNumbers(weights) };
+      // How much a word looks at itself says little.
+      const others = Float32Array.from(weights, (weight, place) =>
+        mine.rows === mine.cols && place === word ? 0 : weight || 0);
+      return { layer: index, head, weights, others };
     }),
   );
-  heads.sort((a, b) => b.most - a.most);
-  return { word, of: heads.length, heads: heads.slice(0, RANKED) };
+  // Heads with nothing to look at rest on the first word.
+  const besides = way === "from" && recording.call(layer).rules.causal &&
+    heads.some(({ others }) => others.subarray(1).some((weight) => weight > 0));
+  const ranked = heads.map(({ layer: index, head, weights, others }) => {
+    if (besides) others[0] = 0;
+    const most = Math.max(...others);
+    return { layer: index, head, most, at: others.indexOf(most), weights: jsonNumbers(weights) };
+  });
+  ranked.sort((a, b) => b.most - a.most);
+  return { word, of: heads.length, besides_first: besides, heads: ranked.slice(0, RANKED) };
 }

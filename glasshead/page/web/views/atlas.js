@@ -1,6 +1,7 @@
 // Atlas: the whole map of a head as pages of cells, near or from afar, with the text beside it.
 
 import { ended, query } from "../api.js";
+import { keepDraft, recall, remember } from "../drafts.js";
 import { fill, h, offer, problem, styles, tip } from "../dom.js";
 import { count, t } from "../words.js";
 import "./atlas_words.js";
@@ -58,9 +59,25 @@ class Atlas {
     } catch (error) {
       if (ended(error)) return;
       const forgotten = error.status === 404 && !text && entry.kind !== "glass";
-      if (forgotten) return this.#ask("");
+      if (forgotten) return this.#again(recall(`seen ${seen}`));
       if (entry.kind === "glass") fill(this.root, problem(error, t));
       else this.#ask(text ?? "", error);
+    }
+  }
+
+  /** A text that the server has forgotten is read once more, and the place in it stays.
+   * @param {string | null} text
+   */
+  async #again(text) {
+    if (!text) return this.#ask("");
+    try {
+      const told = await this.#post("/api/atlas", { model: this.entry.id, text });
+      remember(`seen ${told.seen}`, text);
+      this.subject = last = this.#subject({ seen: told.seen });
+      this.state.set({ seen: told.seen });
+      this.#show(told);
+    } catch (error) {
+      if (!ended(error)) this.#ask(text, error);
     }
   }
 
@@ -101,7 +118,7 @@ class Atlas {
       if (field.value.trim()) this.#read(field.value);
     });
     fill(this.root, form);
-    if (text) return;
+    if (keepDraft(field, `atlas ${this.entry.id}`) || text) return;
     try {
       const { examples } = await this.api.get(
         `/api/look/examples?${query({ model: this.entry.id })}`,
@@ -119,6 +136,7 @@ class Atlas {
     this.#wait(t("atlas.reading"));
     try {
       const told = await this.#post("/api/atlas", { model: this.entry.id, text });
+      remember(`seen ${told.seen}`, text);
       const now = { text: text.length <= IN_ADDRESS ? text : undefined, seen: told.seen };
       this.subject = this.#subject(now); // what comes back from the address is no news
       this.state.set({ ...now, at: null, layer: null, head: null }, { push: true });
@@ -133,7 +151,7 @@ class Atlas {
     if (!told.layers.length) return fill(this.root, problem({ message: t("atlas.nothing") }, t));
     last = this.subject;
     this.sheet = new Sheet(this.root, this.context, told, {
-      onask: () => this.#ask(this.state.get().text ?? ""),
+      onask: () => this.#ask(this.state.get().text ?? recall(`seen ${told.seen}`) ?? ""),
       onforgotten: () => this.#open(),
     });
     this.sheet.update(this.state.get());

@@ -1,41 +1,59 @@
-// Which head: a row of squares for each layer, coloured by what was measured of it, and the numbers
-// of the chosen one.
+// Which head: a small map of each, a row for each layer, with a bar for what was measured of it;
+// and the numbers of the chosen one.
 
 import { fill, h, select } from "../dom.js";
+import { pen } from "../paint.js";
 import { Scale } from "../scale.js";
 import { language, t, three } from "../words.js";
+import { statisticName } from "./statistic_names.js";
+
+const SIDE = 24; // cells of a small map
+const AT_ONCE = 2; // small maps that are asked for
+
+/** @typedef {{rows: number, cols: number, values: Float32Array}} Small */
 
 export class Heads {
   /** @type {[layer: number, head: number] | null} */
   chosen = null;
 
+  /** @type {Map<HTMLElement, Small>} by the button of the head */
+  small = new Map();
+
+  /** @type {HTMLElement[]} buttons in sight whose map is not there yet */
+  wanted = [];
+  asked = 0;
+  leaving = new AbortController();
+
   /**
    * @param {AtlasTold} told
    * @param {{
    *   statistic: string | undefined, onpick: (layer: AtlasLayer, head: number) => void,
-   *   onstatistic: (name: string) => void,
-   * }} on
+   *   onstatistic: (name: string) => void, api: Context["api"],
+   *   path: (layer: AtlasLayer, head: number) => string,
+   * }} on `path` is where the whole map of a head is
    */
-  constructor(told, { statistic, onpick, onstatistic }) {
+  constructor(told, { statistic, onpick, onstatistic, api, path }) {
     this.told = told;
+    this.api = api;
+    this.path = path;
     this.onstatistic = onstatistic;
     this.names = Object.keys(told.statistics);
     const known = [statistic, "entropy"].find((name) => name && this.names.includes(name));
     this.statistic = known ?? this.names[0];
     this.grid = h("div", { class: "heads", role: "grid", "aria-label": t("atlas.heads.label") });
     this.numbers = h("div", { class: "numbers" });
-    /** @param {string} name */
-    const about = (name) => told.statistics[name].explain[language()];
+    this.about = h("p", { class: "quiet small" });
     const choice = this.names.length
       ? select({
           label: t("atlas.coloured"),
           value: this.statistic,
-          options: this.names.map((name) => [name, about(name)]),
+          options: this.names.map((name) => [name, statisticName(name)]),
           onchange: (name) => this.colour(name),
         })
       : h("p", { class: "quiet small" }, t("atlas.unmeasured"));
     this.node = h("section", { class: "card picker" },
       choice,
+      this.about,
       h("div", { class: "scroll" }, this.grid),
       this.numbers,
     );
@@ -44,9 +62,11 @@ export class Heads {
         h("button", {
           type: "button", role: "gridcell", tabindex: -1, onclick: () => onpick(layer, head),
           onkeydown: (/** @type {KeyboardEvent} */ event) => this.#keys(event, l, head),
-        }),
+        }, h("canvas", { width: 1, height: 1, "aria-hidden": "true" }), h("i", {})),
       ),
     );
+    const widest = Math.max(...told.layers.map((layer) => layer.heads), 1);
+    this.grid.style.setProperty("--side", `${Math.max(26, Math.min(54, 240 / widest - 4))}px`);
     fill(
       this.grid,
       told.layers.map((layer, l) =>
@@ -57,6 +77,55 @@ export class Heads {
       ),
     );
     this.#paint();
+    // A map that was not measured would have to be computed, for every head.
+    this.sight = new IntersectionObserver((seen) => this.#seen(seen));
+    if (this.names.length) for (const one of this.buttons.flat()) this.sight.observe(one);
+  }
+
+  /** @param {IntersectionObserverEntry[]} seen */
+  #seen(seen) {
+    for (const { target, isIntersecting } of seen) {
+      const button = /** @type {HTMLElement} */ (target);
+      this.wanted = this.wanted.filter((one) => one !== button);
+      if (isIntersecting && !this.small.has(button)) this.wanted.push(button);
+    }
+    while (this.asked < AT_ONCE && this.wanted.length) this.#fetch();
+  }
+
+  async #fetch() {
+    const button = /** @type {HTMLElement} */ (this.wanted.shift());
+    const l = this.buttons.findIndex((row) => row.some((one) => one === button));
+    const head = this.buttons[l].findIndex((one) => one === button);
+    this.asked++;
+    try {
+      const path = this.path(this.told.layers[l], head);
+      const { buffer, shape } = await this.api.bytes(path, { signal: this.leaving.signal });
+      const [rows, cols] = /** @type {number[]} */ (shape);
+      const most = new Float32Array(buffer, 4 * rows * cols, rows * cols); // behind the means
+      this.small.set(button, shrunk(most, rows, cols));
+      this.sight.unobserve(button);
+      this.#thumb(button);
+    } catch {
+      // then its square stays empty: what is wrong is told of the map itself
+    }
+    this.asked--;
+    this.#seen([]);
+  }
+
+  /** @param {HTMLElement} button */
+  #thumb(button) {
+    const found = this.small.get(button);
+    const canvas = button.querySelector("canvas");
+    if (!found || !canvas) return;
+    const { rows, cols, values } = found;
+    Object.assign(canvas, { width: cols, height: rows });
+    const pixels = Scale.of(values, cols, "log").pixels(values);
+    pen(canvas).putImageData(new ImageData(pixels, cols, rows), 0, 0);
+  }
+
+  close() {
+    this.leaving.abort();
+    this.sight.disconnect();
   }
 
   /** @param {string} name */
@@ -83,18 +152,20 @@ export class Heads {
   }
 
   #paint() {
+    this.about.textContent = this.told.statistics[this.statistic]?.explain[language()] ?? "";
     const values = this.#values(this.statistic);
     const all = values.flat().filter((value) => value !== null);
     // From the head that has least of it to the one with most.
     const low = Math.min(...all);
     const high = Math.max(...all);
-    const scale = new Scale("linear", 0, high - low || 1);
     this.buttons.forEach((row, l) =>
       row.forEach((button, head) => {
         const value = values[l]?.[head] ?? null;
         const chosen = this.chosen?.[0] === l && this.chosen?.[1] === head;
         const name = t("atlas.head", { layer: this.told.layers[l].name, head });
-        button.style.background = value === null ? "" : scale.colour(value - low);
+        const bar = /** @type {HTMLElement} */ (button.lastChild);
+        bar.style.width = value === null ? "0" : `${(100 * (value - low)) / (high - low || 1)}%`;
+        this.#thumb(button);
         button.title = value === null ? name : `${name}: ${three(value)}`;
         button.setAttribute("aria-label", button.title);
         button.setAttribute("aria-selected", String(chosen));
@@ -110,7 +181,7 @@ export class Heads {
     /** @param {string} name */
     const one = (name) =>
       h("tr", { class: name === this.statistic ? "chosen" : null },
-        h("td", {}, this.told.statistics[name].explain[language()]),
+        h("td", { title: this.told.statistics[name].explain[language()] }, statisticName(name)),
         h("td", { class: "number" }, three(this.#values(name)[l]?.[head] ?? NaN)),
       );
     const open = this.numbers.querySelector("details")?.open;
@@ -144,4 +215,21 @@ export class Heads {
     next.focus();
     next.click();
   }
+}
+
+/** The largest weight of each cell of a smaller map.
+ * @param {Float32Array} values
+ * @param {number} rows
+ * @param {number} cols
+ * @returns {Small}
+ */
+export function shrunk(values, rows, cols) {
+  const [high, wide] = [Math.min(rows, SIDE), Math.min(cols, SIDE)];
+  const out = new Float32Array(high * wide);
+  for (let r = 0; r < rows; r++)
+    for (let c = 0; c < cols; c++) {
+      const at = Math.floor((r * high) / rows) * wide + Math.floor((c * wide) / cols);
+      out[at] = Math.max(out[at], values[r * cols + c]);
+    }
+  return { rows: high, cols: wide, values: out };
 }

@@ -69,7 +69,8 @@ export class Sheet {
     });
     this.heads = new Heads(told, {
       statistic: state.get().by, onstatistic: (by) => state.set({ by }),
-      onpick: (layer, head) => state.set({ layer: layer.index, head }),
+      onpick: (layer, head) => state.set({ layer: layer.index, head }), api,
+      path: (layer, head) => this.#path(layer, head, [layer.levels - 1, 0, 0]),
     });
     this.legend = h("span", { class: "legend" });
     this.note = h("section", { class: "card note", "aria-live": "polite" },
@@ -122,7 +123,13 @@ export class Sheet {
   #lost(error) {
     if (error.status === 503) fill(this.note, problem(error, t)); // of a saved page: it has no more
     else if (error.status !== 404) toast(error.message, error.hint, "bad");
-    else this.onforgotten();
+    else this.#forgotten();
+  }
+
+  /** It is made again, and shows the same place. */
+  #forgotten() {
+    this.#settled();
+    this.onforgotten();
   }
 
   close() {
@@ -131,6 +138,7 @@ export class Sheet {
     clearInterval(this.watch);
     for (const one of [this.settle, this.follow, this.followMore, this.look]) one.cancel();
     for (const one of [this.map, this.from, this.to]) one.stop();
+    this.heads.close();
   }
 
   #tools() {
@@ -291,7 +299,8 @@ export class Sheet {
       fill(this.note, ...note(found, (key) => this.#go({ x: key, y: found.query })));
       if (this.map.cursor === at && this.tipped && !tip.node?.hidden) this.#tip(at, this.tipped);
     } catch (error) {
-      if (!ended(error)) fill(this.note, problem(error, t));
+      if (error.status === 404) this.#forgotten();
+      else if (!ended(error)) fill(this.note, problem(error, t));
     }
   }
 
@@ -328,12 +337,15 @@ export class Sheet {
   /** What is in sight, all of it from farther away, and every head from afar.
    * @returns {Ask[]}
    */
+  /** @param {AtlasLayer} layer @param {number} head @param {Page} page */
+  #path(layer, head, page) {
+    const { tiles } = this.map;
+    return tiles.path({ ...tiles.spec, layer: layer.index, head }, ...page);
+  }
+
   wants() {
     const { map, told, layer, head } = this;
     if (!layer) return [];
-    /** @param {AtlasLayer} where @param {number} at @param {Page} page */
-    const path = (where, at, page) =>
-      map.tiles.path({ ...map.tiles.spec, layer: where.index, head: at }, ...page);
     /** @type {Page[]} */
     const coarse = [];
     for (let level = layer.levels - 1; level > map.level; level--) {
@@ -344,11 +356,11 @@ export class Sheet {
       if (coarse.length > 200) break;
     }
     const afar = told.layers.flatMap((one) =>
-      Array.from({ length: one.heads }, (_, at) => path(one, at, [one.levels - 1, 0, 0])),
+      Array.from({ length: one.heads }, (_, at) => this.#path(one, at, [one.levels - 1, 0, 0])),
     );
     return [
       `/api/seen/${told.seen}/map`,
-      ...[...map.pages(map.level), ...coarse].map((page) => path(layer, head, page)),
+      ...[...map.pages(map.level), ...coarse].map((page) => this.#path(layer, head, page)),
       ...afar,
     ];
   }

@@ -49,26 +49,32 @@ function asked({ data, pin, rows, cols, layer, same, dir }) {
   return { key: layer.kind === "cross" ? "look.ask.cross" : "look.ask.from", word };
 }
 
+/** @param {(string | null)[]} said */
+const sentences = (said) => said.filter(Boolean).join(language() === "zh" ? "" : " ");
+
 /** One sentence on what is seen: with figures, and only where they deserve it.
  * @param {Book} book
  */
 export function captionOf(book) {
-  const { pin, rows, cols, from, dir, same, kind } = book;
+  const { pin, rows, cols, from, dir, same, kind, shape } = book;
   if (kind === "ratio") return t("look.see.ratio");
   if (pin.row === null || !from) return t("look.pin.hint");
-  if (dir === "to" && same) return t("look.see.to", { word: rows[pin.row].text });
   const word = rows[pin.row].text;
+  /** @param {string} key how to read the strips, where there are any */
+  const how = (key) => t(shape === "matrix" ? "look.see.matrix" : key, { word });
+  if (dir === "to" && same) return how("look.see.to");
   const name = `${book.layer.name}:${book.head}`;
   const one = sameHead(from, { layer: book.layer.index, head: book.head });
-  if (!one) return t("look.see.strips");
+  if (!one) return how("look.see.strips");
   const looked = { word, head: name, to: cols[one.at].text, weight: percent(one.most) };
   if (book.before && targetOf(book) >= 0 && targetOf(book) !== one.at)
-    return t("look.see.cut", looked);
-  if (deserves(one.most, cols.length)) return `${t("look.see", looked)} ${t("look.see.strips")}`;
+    return sentences([t("look.see.cut", looked), how("look.see.lanes")]);
+  if (deserves(one.most, cols.length))
+    return sentences([t("look.see", looked), how("look.see.strips")]);
   const best = [...from.heads].sort((a, b) => b.most - a.most)[0];
   if (deserves(best.most, cols.length))
-    return `${t("look.see.weak", looked)} ${t("look.see.strips")}`;
-  return t("look.see.nothing", {
+    return sentences([t("look.see.weak", looked), how("look.see.strips")]);
+  return t(from.besides_first ? "look.see.nothing.besides" : "look.see.nothing", {
     word, head: nameOf(book, best), to: cols[best.at].text, weight: percent(best.most),
   });
 }
@@ -108,7 +114,8 @@ export function answerPanel({ set, take, everywhere }) {
       if (!strongest || !deserves(strongest.most, book.cols.length)) return fill(said);
       const word = { id: 0, text: book.cols[strongest.at].text, before: 0, after: null };
       return fill(said, large(book, word, strongest.most,
-        t("look.answer.most", { head: nameOf(book, strongest) })));
+        t(book.from?.besides_first ? "look.answer.most.besides" : "look.answer.most",
+          { head: nameOf(book, strongest) })));
     }
     if (!prediction) return fill(said, h("p", { class: "quiet" }, t("look.reading")));
     const { first, then } = likeliest(prediction.words);
@@ -142,7 +149,8 @@ export function answerPanel({ set, take, everywhere }) {
       t("look.play.every"));
     if (!book.cut) {
       if (target < 0) return fill(play);
-      return fill(play, h("p", { class: "dare" }, t("look.play")), all);
+      const said = sentences([t("look.play"), book.shape === "lines" ? t("look.play.how") : null]);
+      return fill(play, h("p", { class: "dare" }, said), all);
     }
     if (!prediction) return fill(play, start);
     const { first, then } = likeliest(prediction.words);

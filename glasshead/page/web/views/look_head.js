@@ -148,8 +148,9 @@ export function headCard({ set, pick, cut, back, answer }) {
     stage.style.width = `${place?.width}px`;
     stage.style.height = `${place?.height}px`;
     stage.classList.toggle("matrix", !lines);
+    // No further than the pinned row asks for, so that the words above stay in sight.
     if (matrix && book.pin.row !== null)
-      scroll.scrollTop = matrix.top + (book.pin.row + 0.5) * matrix.cell - scroll.clientHeight / 2;
+      scroll.scrollTop = matrix.top + (book.pin.row + 2) * matrix.cell - scroll.clientHeight;
     paint();
   }
 

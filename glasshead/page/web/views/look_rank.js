@@ -38,7 +38,11 @@ export function rankCard({ set }) {
     node.hidden = !ranked;
     if (!ranked) return;
     title.textContent = t("look.rank.to", { word: book.cols[ranked.word].text });
-    hint.textContent = t("look.rank.to.hint");
+    // After the last word of a text that is read in order there is none that could.
+    const nobody = !ranked.heads.some((one) => one.most > 0);
+    hint.textContent = t(nobody ? "look.rank.to.nobody" : "look.rank.to.hint");
+    list.hidden = more.hidden = nobody;
+    if (nobody) return;
     const heads = all ? ranked.heads : ranked.heads.slice(0, FEW);
     const values = heads.map((one) => Float32Array.from(one.weights, (x) => x ?? Number.NaN));
     const high = Math.max(...values.flatMap((row) => Array.from(row, (x) => x || 0)), 1e-9);

@@ -30,10 +30,14 @@ add({
       "there.",
     "look.see.weak": "Head {head} looks at no word in particular from ‘{word}’; others do.",
     "look.see.cut":
-      "Without that, ‘{word}’ looks most at ‘{to}’ in head {head}: {weight}. " +
-      "Each strip: above as it was, below as it is.",
+      "Without that, ‘{word}’ looks most at ‘{to}’ in head {head}: {weight}.",
+    "look.see.lanes": "Each strip: above as it was, below as it is.",
+    "look.see.matrix": "Each row is a word that looks, each column one that it looks at.",
     "look.see.nothing":
       "From ‘{word}’, no head looks hard at one word: the most is {weight}, at ‘{to}’ in {head}.",
+    "look.see.nothing.besides":
+      "From ‘{word}’, no head looks hard at one word besides the first: the most is {weight}, " +
+      "at ‘{to}’ in {head}.",
     "look.see.to":
       "Each strip is one head: the stronger the colour, the more that word looks at ‘{word}’.",
     "look.see.ratio": "How many times more than if it looked at all words alike.",
@@ -41,7 +45,9 @@ add({
     "look.answer.space": "a space",
     "look.answer.second": "next likeliest: {word}, {weight}",
     "look.answer.most": "Head {head} looks most at",
-    "look.play": "Which cut changes its mind? Click the arc.",
+    "look.answer.most.besides": "Besides the first word, head {head} looks most at",
+    "look.play": "Which cut changes its mind?",
+    "look.play.how": "Click the arc.",
     "look.play.every": "Cut it in every head",
     "look.play.start": "Start again",
     "look.play.still":
@@ -100,6 +106,7 @@ add({
       "Each strip is one head, the text from left to right. " +
       "First the heads that look most at one other word.",
     "look.rank.to.hint": "The same, the other way round: how much each word looks at this one.",
+    "look.rank.to.nobody": "No other word does: only words after it could.",
     "look.rank.row": "Head {head}: most at {word}, {weight}",
     "look.rank.all": "All {n} heads",
     "look.rank.few": "Fewer",
@@ -180,15 +187,21 @@ add({
     "look.see": "在头 {head} 里，“{word}”把 {weight} 的注意力放在“{to}”上。",
     "look.see.strips": "每一条是一个注意力头：词下面的颜色越突出，它看得越多。",
     "look.see.weak": "头 {head} 从“{word}”没有特别看哪个词；别的头有。",
-    "look.see.cut": "切断之后，头 {head} 里的“{word}”改看“{to}”：{weight}。每条分两层：上面是原来，下面是现在。",
+    "look.see.cut": "切断之后，头 {head} 里的“{word}”改看“{to}”：{weight}。",
+    "look.see.lanes": "每条分两层：上面是原来，下面是现在。",
+    "look.see.matrix": "每一行是一个在看的词，每一列是一个被看的词。",
     "look.see.nothing": "从“{word}”出发，没有一个头盯着某个词：最多的是头 {head} 看“{to}”，{weight}。",
+    "look.see.nothing.besides":
+      "从“{word}”出发，除了第一个词，没有一个头盯着某个词：最多的是头 {head} 看“{to}”，{weight}。",
     "look.see.to": "每一条是一个头：颜色越突出的词，越关注“{word}”。",
     "look.see.ratio": "是平均分给所有词时的多少倍。",
     "look.answer": "模型说",
     "look.answer.space": "空格",
     "look.answer.second": "其次：{word}，{weight}",
     "look.answer.most": "头 {head} 最关注",
-    "look.play": "切断哪里，它会改主意？点一下弧线。",
+    "look.answer.most.besides": "除了第一个词，头 {head} 最关注",
+    "look.play": "切断哪里，它会改主意？",
+    "look.play.how": "点一下弧线。",
     "look.play.every": "在所有头里切断",
     "look.play.start": "重新来",
     "look.play.still": "还是{answer}：别的头也在看“{word}”：{heads}。把它们也切断！",
@@ -240,6 +253,7 @@ add({
     "look.rank.to": "谁在看“{word}”",
     "look.rank.from.hint": "每条是一个头，从左到右是全文；最盯着另一个词的头排在前面。",
     "look.rank.to.hint": "反过来：每个词有多关注它。",
+    "look.rank.to.nobody": "没有别的词在看它：只有它后面的词才看得到它。",
     "look.rank.row": "头 {head}：最关注“{word}”，{weight}",
     "look.rank.all": "全部 {n} 个头",
     "look.rank.few": "收起",

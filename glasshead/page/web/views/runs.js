@@ -3,12 +3,11 @@
 
 import * as api from "../api.js";
 import { saved } from "../embedded.js";
-import { after, fill, h, problem, segmented, spoken, styles, tip, toast, toggle } from "../dom.js";
-import { CanvasPainter } from "../paint.js";
-import { colours } from "../scale.js";
+import { after, fill, h, problem, styles, toast } from "../dom.js";
 import * as state from "../state.js";
-import { count, t, three } from "../words.js";
-import { chart, valueAt } from "./chart.js";
+import { t } from "../words.js";
+import { chartsCard } from "./runs_charts.js";
+import { addLine, nothing } from "./runs_curves.js";
 import { detail, path } from "./runs_detail.js";
 import { lab } from "./runs_lab.js";
 import { hue, isLive, item } from "./runs_list.js";
@@ -16,10 +15,6 @@ import "./runs_words.js";
 
 const SOON = 1500; // milliseconds between two questions while one trains
 const SELDOM = 4000;
-const HEIGHT = 380;
-
-/** @type {Record<string, () => string>} */
-const ABOUT = { val: () => t("runs.validation"), loss: () => t("runs.training") };
 
 /** @type {View} */
 export default {
@@ -38,33 +33,15 @@ function mount(root, { kept }) {
   /** @type {Runs} what /api/runs said */
   let found = { runs: [], ladders: [], claims: [] };
   let lost = ""; // why it says no more
-  /** @type {ReturnType<typeof chart> | null} */
-  let place = null;
   /** @type {Map<string, Curve>} */
   const curves = new Map(Object.entries(kept ?? {}));
-  const canvas = h("canvas", { tabindex: 0, role: "img", "aria-label": t("runs.curves") });
-  const said = spoken();
   const trouble = h("div", {});
   /** @type {Map<string, Promise<void>>} what is being asked of a run */
   const growing = new Map();
   const list = h("ul", { class: "run-list", "aria-label": t("runs.list") });
-  const which = segmented({
-    label: t("runs.which"),
-    options: [
-      ["val", t("runs.validation")],
-      ["loss", t("runs.training")],
-      ["both", t("runs.both")],
-    ],
-    value: state.get().loss ?? "both",
-    onchange: (loss) => state.set({ loss: loss === "both" ? null : loss }),
-  });
-  const log = toggle({
-    label: t("runs.log"), value: isLog(), onchange: (on) => state.set({ linear: !on }),
-  });
   const about = h("div", { class: "run-detail" });
   const below = h("div", { class: "run-lab" });
-  const drawn = h("div", { class: "run-chart" }, canvas, said);
-  const legend = h("p", { class: "quiet small", hidden: true }, t("runs.lines"));
+  const charts = chartsCard();
   fill(
     root,
     h("div", { class: "runs-top" },
@@ -73,30 +50,15 @@ function mount(root, { kept }) {
         trouble,
         list,
       ),
-      h("div", { class: "card" },
-        h("header", {}, h("h2", {}, t("runs.curves")), which, log),
-        drawn,
-        legend,
-      ),
+      charts.node,
     ),
     about,
     below,
   );
   const shown = detail(about);
   const inLab = lab(below);
-  const watch = new ResizeObserver(() => draw());
-  watch.observe(drawn);
-  canvas.addEventListener("pointermove", hover);
-  canvas.addEventListener("pointerleave", () => {
-    tip.hide();
-    draw();
-  });
   const later = after(0, () => draw());
   ask();
-
-  function isLog() {
-    return !state.get().linear;
-  }
 
   // Those in the address; else the ones that write, else the first few.
   function chosen() {
@@ -189,18 +151,9 @@ function mount(root, { kept }) {
    * @param {boolean} anew
    */
   function read(curve, line, id, anew) {
-    if ("returned_from" in line) {
-      // What came after the step that it went back to did not lead here.
-      curve.loss = curve.loss.filter(([step]) => step <= line.step);
-      curve.val = curve.val.filter(([step]) => step <= line.step);
-      if (!anew) toast(t("runs.returned", { name: id, step: line.step }));
-    }
-    if ("loss" in line) curve.loss.push([line.step, line.loss]);
-    if ("val_loss" in line) {
-      curve.val.push([line.step, line.val_loss]);
-      if (curve.best === null || line.val_loss < curve.best[1])
-        curve.best = [line.step, line.val_loss];
-    }
+    addLine(curve, line);
+    if ("returned_from" in line && !anew)
+      toast(t("runs.returned", { name: id, step: line.step }));
   }
 
   function showList() {
@@ -242,90 +195,13 @@ function mount(root, { kept }) {
     state.set({ shown: ids.join("\n") || "\n" });
   }
 
-  /** @returns {(import("./chart.js").Series & {id: string})[]} */
-  function series() {
-    const wanted = state.get().loss ?? "both";
-    return chosen().flatMap((id) => {
-      const curve = curves.get(id);
-      if (!curve) return [];
-      const colour = hue(order(id));
-      const both = wanted === "both" && curve.val.length;
-      const lines = [];
-      if (wanted !== "val")
-        lines.push({
-          id, name: t("runs.training"), colour, points: curve.loss, width: both ? 1 : 1.6,
-          alpha: both ? 0.45 : 0.9,
-        });
-      if (wanted !== "loss")
-        lines.push({
-          id, name: t("runs.validation"), colour, points: curve.val, width: 2,
-          dots: curve.val.length < 40,
-        });
-      return lines;
-    });
-  }
-
-  /** @param {Painter} painter @param {number} w @param {number} height */
-  function paint(painter, w, height) {
-    painter.size(w, height, colours().panel);
-    return chart(painter, {
-      w, h: height, series: series(), log: isLog(),
-      labels: { x: t("runs.step"), y: t("runs.nats") }, colours: colours(),
-    });
-  }
-
   function draw() {
-    if (gone || !heard || !drawn.clientWidth) return;
-    place = paint(new CanvasPainter(canvas), drawn.clientWidth, HEIGHT);
-    legend.hidden = new Set(series().map((line) => line.name)).size < 2;
-    fill(
-      said,
-      h("ul", {},
-        chosen().map((id) => {
-          const { loss, val, best } = curves.get(id) ?? nothing();
-          const step = Math.max(0, loss.at(-1)?.[0] ?? 0, val.at(-1)?.[0] ?? 0);
-          return h("li", { dataset: { id } },
-            t("runs.curve.said", {
-              name: id, step, loss: three(loss.at(-1)?.[1]), val: three(val.at(-1)?.[1]),
-              best: three(best?.[1]),
-            }),
-          );
-        }),
-      ),
-    );
-  }
-
-  /** @param {PointerEvent} event */
-  function hover(event) {
-    if (!place) return;
-    const { inner } = place;
-    const step = Math.round(
-      place.step(Math.min(inner.x + inner.w, Math.max(inner.x, event.offsetX))),
-    );
-    draw();
-    const painter = new CanvasPainter(canvas);
-    painter.context.setTransform(painter.density, 0, 0, painter.density, 0, 0);
-    painter.line(place.at(step), inner.y, place.at(step), inner.y + inner.h, {
-      stroke: colours().quiet, alpha: 0.6,
-    });
-    const there = series().flatMap((one) => {
-      const point = valueAt(one.points, step);
-      return point ? [{ one, point }] : [];
-    });
-    for (const { one, point: [s, value] } of there)
-      if (!isLog() || value > 0)
-        painter.rect(place.at(s) - 3.5, place.y(value) - 3.5, 7, 7, {
-          fill: one.colour, radius: 3.5,
-        });
-    tip.show(
-      event,
-      h("p", { class: "quiet" }, t("runs.at", { step: count(step) })),
-      there.map(({ one, point }) =>
-        h("p", { class: "run-tip" },
-          h("i", { style: { background: one.colour } }),
-          `${one.id} · ${one.name} ${three(point[1])}`,
-        ),
-      ),
+    if (gone || !heard) return;
+    charts.draw(
+      chosen().flatMap((id) => {
+        const curve = curves.get(id);
+        return curve ? [{ id, colour: hue(order(id)), curve }] : [];
+      }),
     );
   }
 
@@ -337,8 +213,6 @@ function mount(root, { kept }) {
 
   return {
     update() {
-      which.value = state.get().loss ?? "both";
-      log.value = isLog();
       if (!heard) return;
       showList();
       later();
@@ -355,8 +229,7 @@ function mount(root, { kept }) {
       gone = true;
       clearTimeout(waiting);
       later.cancel();
-      watch.disconnect();
-      tip.hide();
+      charts.end();
       inLab.unmount();
     },
     kept: () => Object.fromEntries(curves),
@@ -371,28 +244,6 @@ function mount(root, { kept }) {
       ];
     },
     /** @param {Painter} painter */
-    picture(painter) {
-      if (!found) return null;
-      const on = chosen();
-      const head = 22 * on.length + 8;
-      painter.size(1040, 440 + head, colours().paper);
-      on.forEach((id, n) => {
-        painter.rect(24, 5 + 22 * n, 14, 4, { fill: hue(order(id)), radius: 2 });
-        painter.text(46, 11 + 22 * n, id, { size: 13, fill: colours().ink, max: 900 });
-      });
-      chart(painter, {
-        x: 16, y: head, w: 1008, h: 440, series: series(), log: isLog(),
-        labels: { x: t("runs.step"), y: t("runs.nats") }, colours: colours(),
-      });
-      return {
-        title: t("runs.curves"),
-        about: ABOUT[which.value]?.() ?? `${t("runs.training")} · ${t("runs.validation")}`,
-      };
-    },
+    picture: (painter) => (heard ? charts.picture(painter) : null),
   };
-}
-
-/** @returns {Curve} */
-function nothing() {
-  return { cursor: "", loss: [], val: [], best: null, damaged: 0 };
 }

@@ -3,6 +3,7 @@
 import * as api from "../api.js";
 import { fill, h, problem } from "../dom.js";
 import { t } from "../words.js";
+import { pointsOf } from "./runs_curves.js";
 
 const PARTS = /** @type {const} */ (["model", "train", "data"]);
 
@@ -34,7 +35,7 @@ export function detail(root) {
     }
     if (!run) return;
     // Samples come with evaluations.
-    const step = `${run.id} ${curve?.val.length ?? run.step}`;
+    const step = `${run.id} ${pointsOf(curve, "val_loss").length || run.step}`;
     if (step === samplesAt || root.children.length < 2) return;
     samplesAt = step;
     try {
@@ -66,8 +67,10 @@ export function detail(root) {
    */
   function drawSettings(card, run, curve, others) {
     const own = of(run.id);
-    const beside = others.map(of).filter((one) => !one.error);
-    const parts = own.error ? [] : PARTS.map((part) => table(part, own, beside));
+    const beside = others.filter((id) => !of(id).error);
+    const rows = own.error ? [] : PARTS.flatMap((part) => compared(part, own, beside.map(of)));
+    const unlike = rows.filter((row) => row.differs);
+    const alike = rows.filter((row) => !row.differs && row.values[0] !== null);
     fill(
       card,
       h("header", {},
@@ -77,31 +80,67 @@ export function detail(root) {
       curve?.damaged
         ? h("p", { class: "problem small" }, t("runs.damaged", { n: curve.damaged }))
         : null,
-      parts.some((one) => one?.querySelector(".differs"))
-        ? h("p", { class: "small run-differ" }, t("runs.differ"))
-        : null,
-      own.error ? problem(own.error, t) : h("div", { class: "run-parts" }, parts),
-    );
-  }
-
-  /** @param {(typeof PARTS)[number]} part @param {Settings} own @param {Settings[]} beside */
-  function table(part, own, beside) {
-    const rows = flat(own[part]);
-    if (!rows.length) return null;
-    const theirs = beside.map((one) => new Map(flat(one[part])));
-    return h("table", {},
-      h("caption", {}, t(`runs.${part}`)),
-      h("tbody", {}, rows.map(([name, value]) => {
-        const other = theirs.some((one) => one.has(name) && one.get(name) !== value);
-        return h("tr", { class: other ? "differs" : null, title: other ? t("runs.differs") : null },
-          h("th", { scope: "row" }, name),
-          h("td", {}, value),
-        );
-      })),
+      own.error && problem(own.error, t),
+      unlike.length > 0 && differences(unlike, [run.id, ...beside]),
+      alike.length > 0 && h("details", { class: "run-alike", open: !unlike.length },
+        h("summary", {}, t("runs.alike", { n: alike.length, name: run.id })),
+        h("div", { class: "run-parts" }, PARTS.map((part) => table(part, alike))),
+      ),
     );
   }
 
   return { show };
+}
+
+/**
+ * A setting of each run; null where a run has none.
+ * @typedef {{part: string, name: string, values: (string | null)[], differs: boolean}} Setting
+ */
+
+/** @param {(typeof PARTS)[number]} part @param {Settings} own @param {Settings[]} beside */
+function compared(part, own, beside) {
+  const all = [own, ...beside].map((one) => new Map(flat(one[part])));
+  const names = new Set(all.flatMap((one) => [...one.keys()]));
+  return [...names].map((name) => {
+    const values = all.map((one) => one.get(name) ?? null);
+    return { part, name, values, differs: new Set(values).size > 1 };
+  });
+}
+
+/** What differs, with a column for each run.
+ * @param {Setting[]} settings
+ * @param {string[]} ids
+ */
+function differences(settings, ids) {
+  return h("div", { class: "scroll" },
+    h("table", { class: "run-differ" },
+      h("caption", {}, t("runs.differ")),
+      h("thead", {},
+        h("tr", {},
+          h("th", { scope: "col" }, t("runs.setting")),
+          ids.map((id) => h("th", { scope: "col" }, id)),
+        ),
+      ),
+      h("tbody", {}, settings.map(({ name, values }) =>
+        h("tr", { class: "differs" },
+          h("th", { scope: "row" }, name),
+          values.map((value) => h("td", {}, value ?? "–")),
+        ),
+      )),
+    ),
+  );
+}
+
+/** @param {(typeof PARTS)[number]} part @param {Setting[]} settings */
+function table(part, settings) {
+  const rows = settings.filter((one) => one.part === part);
+  if (!rows.length) return null;
+  return h("table", {},
+    h("caption", {}, t(`runs.${part}`)),
+    h("tbody", {}, rows.map(({ name, values }) =>
+      h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, values[0])),
+    )),
+  );
 }
 
 /** {text: {tokenizer: "char"}, sources: ["a.txt"]} → [["text.tokenizer", "char"], ["sources",

@@ -2,10 +2,10 @@
 
 import * as api from "../api.js";
 import { fill, h, problem } from "../dom.js";
-import { CanvasPainter } from "../paint.js";
-import { colours, palette } from "../scale.js";
+import { SANS } from "../paint.js";
+import { palette } from "../scale.js";
 import { count, language, t, three } from "../words.js";
-import { chart } from "./chart.js";
+import { plot } from "./runs_plot.js";
 
 const HEIGHT = 360;
 /** @type {Record<string, string>} */
@@ -50,9 +50,8 @@ export function lab(root) {
     try {
       /** @type {Ladder} */
       const told = await api.get(`/api/ladder?id=${encodeURIComponent(id)}`);
-      const canvas = h("canvas", { role: "img", "aria-label": t("runs.ladder") });
-      const drawn = h("div", { class: "run-chart" }, canvas);
-      const again = () => drawLadder(canvas, drawn.clientWidth, told);
+      const drawn = h("div", { class: "run-plot", role: "img", "aria-label": t("runs.ladder") });
+      const again = () => drawLadder(drawn, told);
       redraw.push(again);
       const watch = new ResizeObserver(again);
       watch.observe(drawn);
@@ -173,33 +172,46 @@ function shade(n, many) {
   return `rgb(${ramp[at]},${ramp[at + 1]},${ramp[at + 2]})`;
 }
 
-/** @param {HTMLCanvasElement} canvas @param {number} wide @param {Ladder} ladder */
-function drawLadder(canvas, wide, { rungs }) {
-  if (!wide) return;
-  const curves = rungs.map((rung, n) => ({
+/** @param {HTMLElement} root @param {Ladder} ladder */
+function drawLadder(root, { rungs }) {
+  const w = root.clientWidth;
+  if (!w) return;
+  const series = rungs.map((rung, n) => ({
     name: String(rung.rung), colour: shade(n, rungs.length), width: 2, points: mean(rung.climbs),
   }));
   const ends = rungs.map((rung) => rung.val).filter(isNumber);
-  const starts = curves.map((one) => one.points[0]?.[1]).filter(isNumber);
+  const starts = series.map((one) => one.points[0]?.[1]).filter(isNumber);
   // The first points lie far above what is to be compared.
   const [low, high] = [Math.min(...ends), Math.max(...ends)];
   const top = Math.min(Math.max(...starts), high + 0.5 * Math.max(0.4, high - low));
-  const painter = new CanvasPainter(canvas).size(wide, HEIGHT, colours().panel);
-  const room = { w: wide - 26, h: HEIGHT };
-  const place = chart(painter, {
-    ...room, series: curves, colours: colours(), labels: { x: t("runs.step"), y: t("runs.nats") },
-    from: low, to: top,
+  fill(root);
+  plot(root, {
+    w, h: HEIGHT, series, still: true, right: 34, within: ends.length ? [low, top] : undefined,
+    ondraw: (drawn) => names(drawn, series),
   });
+}
+
+/** The name of each curve at its end.
+ * @param {ReturnType<typeof plot>} drawn
+ * @param {import("./runs_plot.js").Series[]} series
+ */
+function names(drawn, series) {
+  const { ctx, bbox } = drawn;
+  const fine = devicePixelRatio || 1;
+  ctx.save();
+  ctx.font = `600 ${12 * fine}px ${SANS}`;
+  ctx.textAlign = "right";
+  ctx.textBaseline = "middle";
   let last = -Infinity;
-  const named = curves
+  const ends = series
     .filter((one) => one.points.length)
-    .map((one) => ({ one, y: place.y(one.points[one.points.length - 1][1]) }));
-  for (const { one, y } of named.sort((a, b) => a.y - b.y)) {
-    last = Math.max(y, last + 13);
-    painter.text(room.w - 8, last, one.name, {
-      size: 12, weight: 600, fill: one.colour, baseline: "middle",
-    });
+    .map((one) => ({ one, y: drawn.valToPos(one.points[one.points.length - 1][1], "y", true) }));
+  for (const { one, y } of ends.sort((a, b) => a.y - b.y)) {
+    last = Math.max(y, last + 13 * fine);
+    ctx.fillStyle = one.colour;
+    ctx.fillText(one.name, bbox.left + bbox.width + 26 * fine, last);
   }
+  ctx.restore();
 }
 
 /** @param {number | null | undefined} value @returns {value is number} */

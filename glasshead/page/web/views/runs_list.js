@@ -1,5 +1,6 @@
 // The list of runs: which are shown, which one is looked at, how far each is.
 
+import { SERIES } from "../colours.js";
 import { h } from "../dom.js";
 import { theme } from "../scale.js";
 import * as state from "../state.js";
@@ -7,14 +8,8 @@ import { count, t, three } from "../words.js";
 
 const LIVE = 60; // seconds since a run wrote, after which it is no longer called training
 
-// Runs apart from each other by day and by night; the accent stays for what is chosen.
-const HUES = {
-  light: ["#2f6fb3", "#2a8a7a", "#b07a1e", "#8a4f9e", "#bd4f74", "#5d8a3a", "#5b6675", "#8a5a3c"],
-  dark: ["#6fa8e0", "#5fc2b0", "#dcb05c", "#c08fd4", "#e88fb0", "#9cc678", "#a3adbb", "#c99a7c"],
-};
-
 /** @param {number} n */
-export const hue = (n) => HUES[theme()][n % HUES[theme()].length];
+export const hue = (n) => SERIES[theme()][n % SERIES[theme()].length];
 
 /** @param {Run} run */
 export function isLive(run) {

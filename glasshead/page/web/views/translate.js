@@ -2,6 +2,7 @@
 
 import * as api from "../api.js";
 import { fill, h, offer, problem, segmented, select, styles } from "../dom.js";
+import { keepDraft } from "../drafts.js";
 import * as state from "../state.js";
 import { t } from "../words.js";
 import { attentionCard } from "./translate_attention.js";
@@ -94,6 +95,7 @@ function mount(root, { entry, kept }) {
 
   async function begin() {
     text.value = kept?.text === addressed ? kept.typed : addressed;
+    if (keepDraft(text, `translate ${entry.id}`)) state.set({ text: (addressed = text.value) });
     fill(result, h("p", { class: "quiet" }, t("translate.empty")));
     const first = await examples.load();
     if (gone) return;

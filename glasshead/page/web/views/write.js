@@ -2,16 +2,16 @@
 
 import * as api from "../api.js";
 import { after, fill, h, problem, segmented, styles } from "../dom.js";
+import { keepDraft } from "../drafts.js";
 import { Scale } from "../scale.js";
 import * as state from "../state.js";
 import { t, three } from "../words.js";
 import { writeForm } from "./write_form.js";
-import { bits, SURPRISE, tokenPaper } from "./write_paper.js";
+import { writeHistory } from "./write_history.js";
+import { statusOf, SURPRISE, tokenPaper } from "./write_paper.js";
 import { paintWriting, ramp } from "./write_picture.js";
-import { alternatives, chosenHead, headOf, lookedAt, visible } from "./write_side.js";
+import { alternatives, asksOf, chosenHead, headOf, lookedAt, visible } from "./write_side.js";
 import "./write_words.js";
-
-const MOST = 64; // tokens whose looks a saved page holds
 
 /** @import { Alternative, Token, Unit } from "./write_paper.js" */
 
@@ -71,7 +71,8 @@ function mount(root, { entry, limits, kept }) {
   const header = h("header", {}, h("h2", {}, t("write.text")), by, legend);
   const foot = h("div", { class: "row write-foot" }, one, on, status);
   const card = h("div", { class: "card write-text" }, header, forgotten, empty, paper.node, foot);
-  const main = h("div", { class: "write-main" }, form.node, card);
+  const past = writeHistory(`write history ${entry.id}`, back);
+  const main = h("div", { class: "write-main" }, form.node, card, past.node);
   const beside = h("div", { class: "write-side" }, side.next, side.look);
   fill(root, h("div", { class: "write-grid" }, main, beside));
   const recolour = after(0, colour);
@@ -82,18 +83,36 @@ function mount(root, { entry, limits, kept }) {
   colour();
   if (same && kept.tokens.length) resume();
   else if (state.get().go) begin(addressed);
-  else if (addressed) read({ text: addressed });
+  else if (keepDraft(form.text, `write ${entry.id}`) || addressed) read({ text: form.text.value });
   else form.prompt(entry, (text) => gone || running || read({ text }));
 
   // -- writing --
 
   async function begin(value = form.text.value) {
+    leave();
     addressed = value;
-    state.set({ text: value, go: 1 });
-    stopAll();
+    state.set({ text: value, go: 1 }, { push: value !== (state.get().text ?? value) });
     fill(form.trouble);
     at = told = null;
     if (await read({ text: value })) await write();
+  }
+
+  // What makes room for another text can be come back to.
+  function leave() {
+    stopAll();
+    past.add(addressed, paper.tokens);
+  }
+
+  /** @param {import("./write_history.js").Written} text */
+  function back({ prompt, tokens }) {
+    leave();
+    form.text.value = addressed = prompt;
+    state.set({ text: prompt, go: null });
+    at = told = null;
+    [written, ended] = [0, ""];
+    paper.set(tokens);
+    shown();
+    read({ ids: ids() });
   }
 
   // As it was before, in another language or in a file.
@@ -184,7 +203,7 @@ function mount(root, { entry, limits, kept }) {
    * @param {number} place
    */
   async function take(token, place) {
-    stopAll();
+    leave();
     const kept = paper.tokens.slice(0, place);
     paper.set([...kept, { ...token, how: "chosen" }]);
     at = told = null;
@@ -235,14 +254,8 @@ function mount(root, { entry, limits, kept }) {
   }
 
   function showStatus() {
-    if (!written) return void (status.textContent = "");
-    const own = paper.tokens.slice(-written).map(bits).filter((value) => value !== null);
-    const mean = own.reduce((a, b) => a + b, 0) / Math.max(1, own.length);
-    const parts = [t("write.told", { n: written, bits: mean.toFixed(2) })];
-    const speed = Math.round((1000 * written) / Math.max(1, performance.now() - began));
-    if (running) parts.push(t("write.told.speed", { speed }));
-    else if (ended) parts.push(t(`write.ended.${ended}`));
-    status.textContent = parts.join(" · ");
+    const speed = running ? (1000 * written) / Math.max(1, performance.now() - began) : null;
+    status.textContent = written ? statusOf(paper.tokens.slice(-written), speed, ended) : "";
   }
 
   function showNext() {
@@ -358,7 +371,7 @@ function mount(root, { entry, limits, kept }) {
     },
     unmount() {
       gone = true;
-      stopAll();
+      leave();
       looking?.abort();
       recolour.cancel();
     },
@@ -367,19 +380,7 @@ function mount(root, { entry, limits, kept }) {
       ended: running ? "stopped" : ended, written, running: Boolean(running),
     }),
     // What any token looked at, and what may come next where it is not known yet.
-    wants() {
-      const all = [null, ...paper.tokens]
-        .slice(0, MOST)
-        .map((_, n) => paper.tokens.length - n)
-        .filter((place) => place > 0);
-      /** @type {Ask[]} */
-      const looks = all.map((place) => [
-        "/api/write/look",
-        { model: entry.id, ids: ids(), at: place },
-      ]);
-      if (running) looks.unshift(["/api/write/read", { model: entry.id, ids: ids() }]);
-      return looks;
-    },
+    wants: () => asksOf(entry.id, ids(), Boolean(running)),
     /** @param {Painter} painter */
     picture(painter) {
       if (!paper.tokens.length) return;

@@ -32,6 +32,20 @@ export function bits({ logprob }) {
   return Number.isFinite(logprob ?? Number.NaN) ? -Number(logprob) / Math.LN2 : null;
 }
 
+/** How much was written, and how surprising it was.
+ * @param {Token[]} tokens those that were written
+ * @param {number | null} speed tokens a second, while it is written
+ * @param {string} ended why it ended
+ */
+export function statusOf(tokens, speed, ended) {
+  const own = tokens.map(bits).filter((value) => value !== null);
+  const mean = own.reduce((a, b) => a + b, 0) / Math.max(1, own.length);
+  const parts = [t("write.told", { n: tokens.length, bits: mean.toFixed(2) })];
+  if (speed !== null) parts.push(t("write.told.speed", { speed: Math.round(speed) }));
+  else if (ended) parts.push(t(`write.ended.${ended}`));
+  return parts.join(" · ");
+}
+
 /** @param {(at: number) => void} onselect */
 export function tokenPaper(onselect) {
   const node = h("div", {

@@ -4,6 +4,8 @@ import { fill, h, toggle } from "../dom.js";
 import * as state from "../state.js";
 import { percent, t } from "../words.js";
 
+const MOST = 64; // tokens whose looks a saved page holds
+
 /** @import { Alternative } from "./write_paper.js" */
 
 /**
@@ -138,4 +140,18 @@ export function lookedAt(node, { told, next, word, chosen, sink, onsink, onchoos
       }),
     ),
   );
+}
+
+/** What a saved page asks of a text: what each of its last tokens looked at, and what may come next
+ * where it is not known yet.
+ * @param {string} model
+ * @param {number[]} ids
+ * @param {boolean} running
+ */
+export function asksOf(model, ids, running) {
+  const all = [null, ...ids].slice(0, MOST).map((_, n) => ids.length - n);
+  /** @type {Ask[]} */
+  const looks = all.filter((at) => at > 0).map((at) => ["/api/write/look", { model, ids, at }]);
+  if (running) looks.unshift(["/api/write/read", { model, ids }]);
+  return looks;
 }

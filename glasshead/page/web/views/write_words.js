@@ -46,6 +46,7 @@ add({
     "write.instead.hint":
       "Take another, and the text goes on from there. What came after is dropped.",
     "write.was": "taken",
+    "write.history": "Earlier texts ({n})",
     "write.first": "The first token was given; nothing was looked at for it.",
     "write.end": "end of text",
     "write.take": "Take “{word}”, {share}",
@@ -107,6 +108,7 @@ add({
     "write.instead": "“{word}”换成别的",
     "write.instead.hint": "选另一个，文章就从那里写下去，后面的不再保留。",
     "write.was": "已选",
+    "write.history": "写过的（{n}）",
     "write.first": "第一个词元是给定的，没有为它看过什么。",
     "write.end": "文章结束",
     "write.take": "选“{word}”，{share}",
