@@ -131,6 +131,35 @@ assert np.array_equal(steps.context, context)
 assert steps.weights[:3].tolist() == [[0.25] * 4] * 3
 
 # zh:
+# ## 一层够不够？
+#
+# “它”的问题只由“它”自己的数算出来：把猫换成又一座公园，问题还是原来那个。可是该问什么，常常要看别
+# 的词：“它饿了”要找活的，“它下雨了”要找地方。
+#
+# 所以要**两层**。第一层先去听：走完四步，“它”的数里有了别的词。第二层再用这些数来提问，问题就会随句
+# 子而变。第 9 课会在一个训练好的模型里看到这件事。
+# en:
+# ## Is one layer enough?
+#
+# The question of "it" is made of the numbers of "it" alone: put a second park in the place of the
+# cat, and the question stays the same. But what to ask often depends on the other words: "it is
+# hungry" looks for something alive, "it rains there" for a place.
+#
+# So there are **two layers**. In the first "it" listens: after the four steps its numbers hold
+# something of the other words. The second makes its question of these, and it changes with the
+# sentence. Lesson 9 shows this in a trained model.
+
+other = x.copy()
+other[0] = x[2]  # another park instead of the cat
+listened = attend(other @ w_q, other, other).context
+print("layer 1 asks", (x @ w_q)[IT], "or", (other @ w_q)[IT])
+asked = [(each @ w_q)[IT].round(2) for each in (context, listened)]
+print("layer 2 asks", asked[0], "or", asked[1])
+
+assert np.array_equal((x @ w_q)[IT], (other @ w_q)[IT])
+assert not np.array_equal(*asked)
+
+# zh:
 # ## 换一个问题
 #
 # 同样的词、同样的键和值，只换“它”的问题。

@@ -86,6 +86,34 @@ assert round(two[0, 0].item(), 2) == 0.99
 assert round(two[1, 2].item(), 2) == 0.99
 
 # zh:
+# ## 怎么切：(B, T, C) → (B, H, T, D)
+#
+# 张量里，同一个词的 C 个数排在一起。先把它们看成 H 段，每段 D 个：`view(B, T, H, D)`；再把头换到词
+# 的前面：`transpose(1, 2)`。
+#
+# 直接 `view(B, H, T, D)` 形状一样，也不报错，却切错了：它把前一半的**词**整个给了 0 号头。看 3 个
+# 词、每个 4 个数：0 号头应当拿到每个词的前 2 个数，错的那种却拿到了第一个词的全部 4 个。
+# en:
+# ## How to cut: (B, T, C) → (B, H, T, D)
+#
+# In the tensor the C numbers of a word stand together. First read them as H parts of D numbers,
+# `view(B, T, H, D)`; then put the heads before the words, `transpose(1, 2)`.
+#
+# `view(B, H, T, D)` alone has the same shape and raises no error, but it cuts wrongly: head 0 gets
+# the first half of the **words**. Take 3 words of 4 numbers each: head 0 should have the first 2
+# numbers of every word, but the wrong way gives it all 4 of the first word.
+
+numbers = torch.arange(12).view(1, 3, 4)
+right = numbers.view(1, 3, 2, 2).transpose(1, 2)
+wrong = numbers.view(1, 2, 3, 2)
+print("right", right[0, 0].tolist())
+print("wrong", wrong[0, 0].tolist())
+
+assert right.shape == wrong.shape
+assert right[0, 0].tolist() == [[0, 1], [4, 5], [8, 9]]
+assert wrong[0, 0].tolist() == [[0, 1], [2, 3], [4, 5]]
+
+# zh:
 # ## 不花钱
 #
 # 宽 64 的注意力，切成 1、2、4、8 个头，参数一个不多、一个不少：都是 16,448 个。头多了，每个头就窄

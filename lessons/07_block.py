@@ -122,6 +122,50 @@ assert largest(norm_1(30 * x)) < 0.5
 assert abs(largest(norm_1(30 * x)) - largest(norm_1(x))) < 1e-4
 
 # zh:
+# ## 先归一化，还是后归一化
+#
+# 2017 年的论文把归一化放在后面：norm(x + f(x))，叫 post-norm；GPT-2 以后放在前面：x + f(norm(x))，
+# 叫 pre-norm。差别在那条直路上：post-norm 每层都把路上的 x 也归一化一次，pre-norm 不碰它。所以
+# pre-norm 深了也好练，只是最后要再归一化一次。
+# en:
+# ## The norm before or after
+#
+# The paper of 2017 puts the norm behind: norm(x + f(x)), post-norm; since GPT-2 it stands in front:
+# x + f(norm(x)), pre-norm. The difference is on the straight path: post-norm normalizes the x on it
+# in each layer, pre-norm leaves it alone. So pre-norm is easy to train when it is deep, and only
+# needs one more norm at the very end.
+
+f = block.feed_forward
+post, pre = norm_2(x + f(x)), x + f(norm_2(x))
+with torch.no_grad():
+    print(f"post {post.std().item():.2f}   pre {pre.std().item():.2f}")
+
+assert abs(post.std().item() - 1) < 0.05
+assert not torch.allclose(post, pre, atol=0.1)
+
+# zh:
+# ## 前馈：每个词自己想
+#
+# 前馈是两个线性层，中间放宽到 4 倍，夹一个非线性。它不看别的词：改掉第 1 个词，别的词的结果一个不
+# 变。注意力正好相反，它只会加权平均，非线性的事都由前馈来做。
+# en:
+# ## Feed-forward: each word by itself
+#
+# The feed-forward layer is two linear layers, 4 times as wide in between, with a nonlinearity. It
+# does not look at other words: change word 1, and no result of another word changes. Attention is
+# the opposite: it only takes weighted means, and what is not linear is left to the feed-forward.
+
+changed = x.clone()
+changed[:, 0] += 1.0
+with torch.no_grad():
+    moved = (f(changed) - f(x)).abs().amax(-1)[0]
+print([round(n, 2) for n in moved.tolist()])
+
+assert moved[0] > 0
+assert (moved[1:] < 1e-6).all()
+assert max(p.shape[0] for p in f.parameters()) == 4 * 32
+
+# zh:
 # ## Dropout：练习时蒙住几只眼
 #
 # 训练时随机把 20 % 的数变成 0，谁也不能只靠某一个数；剩下的乘 1.25，总量不变，因为 0.8 × 1.25 = 1。

@@ -61,8 +61,8 @@ def out(tmp_path, monkeypatch):
     return tmp_path / "课 out"
 
 
-def test_there_are_ten_in_order():
-    assert [lesson.number for lesson in ALL] == list(range(1, 11))
+def test_there_are_twelve_in_order():
+    assert [lesson.number for lesson in ALL] == list(range(1, 13))
     assert all(len(lesson.path.read_text(encoding="utf-8").splitlines()) < 250 for lesson in ALL)
 
 
@@ -223,9 +223,9 @@ def test_the_source_is_the_script(cli, tmp_path):
 
 
 def test_a_lesson_that_is_not_there(cli):
-    outcome = cli("lesson", "11")
+    outcome = cli("lesson", "13")
     assert outcome.code == 2
-    assert outcome.err == "error: there is no lesson 11\n\nhint: they are 1 to 10\n"
+    assert outcome.err == "error: there is no lesson 13\n\nhint: they are 1 to 12\n"
 
 
 def at_a_terminal(keys, *args):

@@ -20,7 +20,7 @@ SOURCES = {".py", ".js", ".css"}
 BESIDE = {
     "tests": "mirror the package",
     "bench": "against peers, in one run",
-    "lessons": "ten scripts, in two languages",
+    "lessons": "twelve scripts, in two languages",
     "docs/_build": "writes this page and the site",
 }
 WIDTH = 104

@@ -13,9 +13,9 @@ import numpy as np
 
 from glasshead.lab.check.pipeline import Array, Case
 from glasshead.lab.check.roles import Parameter
-from glasshead.lab.check.target import SIZES, CheckTarget
+from glasshead.lab.check.target import SIZES, CheckTarget, called_method
 
-__all__ = ["LAYOUTS", "CallAnswer", "Caller", "Encoding", "TensorLayout", "frameworks"]
+__all__ = ["LAYOUTS", "CallAnswer", "Caller", "Encoding", "TensorLayout", "copied", "frameworks"]
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,17 @@ class CallError(Exception):
         self.cause = cause
 
 
+def is_torch(target: CheckTarget) -> bool:
+    return hasattr(target.owner, "named_parameters") and not _is_keras(target)
+
+
+def _is_keras(target: CheckTarget) -> bool:
+    return any(each.__module__.split(".")[0] == "keras" for each in type(target.owner).__mro__)
+
+
 def frameworks(target: CheckTarget) -> list[str]:
     """Return the kinds of arrays to try, by what the target's module imports."""
-    if hasattr(target.owner, "named_parameters"):
+    if is_torch(target):
         return ["torch"]
     function = target.function if target.owner is None else type(target.owner).__init__
     names = getattr(inspect.unwrap(function), "__globals__", {})
@@ -136,7 +144,7 @@ def frameworks(target: CheckTarget) -> list[str]:
     used = {top for name, top in modules.items() if re.search(rf"\b{name}\b", target.source)}
     used = used or set(modules.values())
     used.add((getattr(target.function, "__module__", "") or "").partition(".")[0])
-    if "keras" in used or "keras" in str(type(target.owner).__mro__):
+    if "keras" in used or _is_keras(target):
         return ["numpy"]
     likely = [name for name in ("jax", "torch", "numpy") if name in used]
     return list(dict.fromkeys([*likely, "torch", "numpy"]))
@@ -153,7 +161,6 @@ class Caller:
     encodings: tuple[tuple[str, Encoding], ...] = ()  # of each mask parameter, one or two
     matrices: Mapping[str, Array] = field(default_factory=dict)  # for a function that takes them
     given: Mapping[str, Any] = field(default_factory=dict)
-    positional: bool = False
 
     def having(self, **changes: Any) -> "Caller":
         return replace(self, **changes)
@@ -186,10 +193,20 @@ class Caller:
         return self.read(raw, case)
 
     def call_raw(self, case: Case, **extra: Any) -> Any:
-        arguments = {**self.arguments(case), **extra}
-        if self.positional:
-            return self.target.function(*arguments.values())
-        return self.target.function(**arguments)
+        if case.past:
+            return self._call_after_past(case, extra)
+        return self.target.function(**{**self.arguments(case), **extra})
+
+    def _call_after_past(self, case: Case, extra: Mapping[str, Any]) -> Any:
+        """Read the first `past` tokens, then the queries with what the first call has kept."""
+        from glasshead.lab.check.caching import flags, kept
+
+        caller = self.having(target=copied(self.target))  # its state must not be kept here
+        first = case.k[..., : case.past, :]
+        raw = caller.call_raw(replace(case, q=first, k=first, v=first, past=0),
+                              **extra, **flags(self.target, 0))  # fmt: skip
+        cached = {**flags(self.target, case.past), **kept(self.target, raw)}
+        return caller.call_raw(replace(case, k=case.q, v=case.q, past=0), **extra, **cached)
 
     def arguments(self, case: Case) -> dict[str, Any]:
         listed = self.target.parameters
@@ -362,9 +379,18 @@ def _arrays(raw: Any) -> Any:
         yield array.astype(np.float64)
 
 
+def copied(target: CheckTarget) -> CheckTarget:
+    """Return the target with a copy of its object, and so of what that keeps between calls."""
+    if target.owner is None or _is_keras(target):  # a layer of Keras is copied by its config
+        return target
+    owner = copy.deepcopy(target.owner)
+    function = owner if callable(owner) else called_method(owner)
+    return replace(target, owner=owner, function=function)
+
+
 def in_double(target: CheckTarget, dtype: str = "float64") -> CheckTarget:
     """Return the target with a copy of its module in evaluation mode, in another precision."""
-    if not hasattr(target.owner, "named_parameters"):
+    if not is_torch(target):
         return target
     import torch
 

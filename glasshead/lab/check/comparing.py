@@ -29,6 +29,10 @@ class TargetReading:
     options: dict[str, Any] = field(default_factory=dict)  # a window that is built in
     one_memory: bool = False  # keys and values are made of the same tensor
 
+    def padded_queries_free(self) -> "TargetReading":
+        """Accept any value where a query is padding: nothing reads what it gets."""
+        return replace(self, options={**self.options, "padded_queries_free": True})
+
     def case(self, case: Case) -> Case:
         causal = case.causal if self.flag else self.causal
         v = case.k if self.one_memory else case.v
@@ -96,6 +100,8 @@ def _explains(seen: Sequence[Seen], reading: TargetReading, mistake: Mistake) ->
 def _can_show(mistake: Mistake, reading: TargetReading, seen: Iterable[Seen]) -> bool:
     if mistake.family == "causal":
         return _is_causal(reading, seen)
+    if mistake.family == "cache":
+        return any(case.past for case, _ in seen)
     if mistake.family == "rotary":
         return "position" in reading.steps
     return mistake.family != "alibi" or "bias" in reading.steps

@@ -23,7 +23,7 @@ from glasshead.lab.check.calling import (
 )  # fmt: skip
 from glasshead.lab.check.projections import matrix_role, named_arrays
 from glasshead.lab.check.roles import by_role, declared_polarity
-from glasshead.lab.check.target import SIZES, CheckTarget
+from glasshead.lab.check.target import SIZES, CheckTarget, called_method
 
 __all__ = [
     "causal_hint", "flatten_matrices", "make_matrices", "mask_kinds", "possible_callers",
@@ -99,9 +99,13 @@ def stated_layout(target: CheckTarget) -> str:
 
 def documentation(target: CheckTarget) -> str:
     """Return the documentation, and the comments of the lines of the signature."""
-    function = target.function if target.owner is None else type(target.owner)
     head = target.source.partition(":\n")[0]
-    return f"{inspect.getdoc(function) or ''}\n{head}"
+    if target.owner is None:
+        return f"{inspect.getdoc(target.function) or ''}\n{head}"
+    docs = (
+        inspect.getdoc(each) or "" for each in (type(target.owner), called_method(target.owner))
+    )
+    return "\n".join((*docs, head))
 
 
 def mask_kinds(declared: str) -> list[str]:

@@ -118,6 +118,10 @@ def _smaller(case: Case, found: Examination) -> Iterator[Case]:
                     shape = (b, like.shape[1] if grouped else h, count, d)
                 return rng.integers(-2, 3, shape).astype(np.float64)  # noqa: B023
 
+            if case.past:
+                x = draw(case.q, t + 1)
+                yield replace(case, q=x[..., 1:, :], k=x, v=x, past=1)
+                continue
             q = draw(case.q, t)
             k, v = (q, q) if case.k is case.q else (draw(case.k, s), draw(case.v, s))
             yield replace(case, q=q, k=k, v=v, **_masks(case, b, t, s))

@@ -161,8 +161,11 @@ _WAYS: dict[str, list[dict[str, Step]]] = {
             "allow": wrong.allow_all,
             "merge": wrong.merge_across_batch,
         },
+        {"compare": wrong.compare_with_all_sequences},
+        {"mix": wrong.mix_all_sequences},
     ],
     "heads-averaged": [
+        {"normalize": wrong.average_weights},
         {"merge": wrong.average_heads},
         {"merge": wrong.sum_heads},
     ],
@@ -201,6 +204,10 @@ _WAYS: dict[str, list[dict[str, Step]]] = {
     ],
     "weights-transposed": [
         {"mix": wrong.mix_transposed},
+        {"mix": wrong.mix_transposed_if_square},
+    ],
+    "values-not-weighted": [
+        {"mix": wrong.sum_values},
     ],
     "values-from-keys": [
         {"mix": wrong.values("k")},
@@ -247,7 +254,20 @@ _WAYS: dict[str, list[dict[str, Step]]] = {
         {"position": shapes.rotate_by(turn, turn, sign=-1.0)} for turn in ROTATIONS if turn
     ],
     "rotary-not-offset": [
-        {"position": shapes.rotate_by(turn, turn, offset=False)} for turn in ROTATIONS if turn
+        {"position": step}
+        for turn in ROTATIONS
+        if turn
+        for step in (
+            shapes.rotate_by(turn, turn, offset=False),
+            shapes.rotate_from_zero(turn, of="qk"),
+            shapes.rotate_from_zero(turn, of="k"),
+        )
+    ],
+    "cache-order": [
+        {"allow": shapes.new_keys_first},
+    ],
+    "cache-ignored": [
+        {"allow": shapes.forget_cached_keys},
     ],
     "rotary-axis": [
         {"position": shapes.rotate_by(turn, turn, along_heads=True)} for turn in ROTATIONS if turn
@@ -275,6 +295,9 @@ _WAYS: dict[str, list[dict[str, Step]]] = {
         wrong.cross_from_x(True, True),
         wrong.cross_from_x(True, False),
         wrong.cross_from_x(False, True),
+    ],
+    "cross-swapped": [
+        {"project": wrong.project_as(q="kq", k="qk", v="qv")},
     ],
 }
 # The order matters: the first that explains what was seen is reported.

@@ -1,5 +1,6 @@
 """Check a whole language model by what it must not do: see the future, the padding or others."""
 
+import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,10 +69,11 @@ class _Checks:
         decoder = bool(getattr(config, "is_encoder_decoder", False))
         self.decoder = decoder
         name = type(model).__name__
-        self.causal = not decoder and (
-            bool(getattr(text, "is_decoder", False))
-            or "CausalLM" in name or "LMHead" in name or _looks_causal(model)
-        )  # fmt: skip
+        # Some classes are causal only if the config says so: BertLMHeadModel with is_decoder.
+        self.states_causal = bool(getattr(text, "is_decoder", False)) or _looks_causal(model)
+        flags = [m for m in model.modules() if hasattr(m, "is_causal")]
+        named = ("CausalLM" in name or "LMHead" in name) and not flags
+        self.causal = not decoder and (self.states_causal or named)
 
     def run(self) -> tuple[list["CheckFinding"], tuple[bool, list[str]], dict[str, str]]:
         tests = {"random": self.random, "batch": self.batch, "causal": self.future,
@@ -100,11 +102,11 @@ class _Checks:
         room = 2e-4 * (1 + float(a.abs().max()))
         return not bool(self.torch.isfinite(b).all()) or float((a - b).abs().max()) > room
 
-    def report(self, name: str) -> None:
+    def report(self, name: str, mistake: bool = True) -> None:
         from glasshead.lab.check.report import CheckFinding
 
         if name not in {each.name for each in self.findings}:
-            self.findings.append(CheckFinding(name, True))
+            self.findings.append(CheckFinding(name, mistake))
 
     def random(self) -> None:
         if not self.torch.equal(self.logits(self.ids), self.logits(self.ids)):
@@ -124,17 +126,22 @@ class _Checks:
         else:
             before, after = self.logits(self.ids), self.logits(changed)
         if (self.causal or self.decoder) and self.differ(before[:, :-1], after[:, :-1]):
-            self.report("causal-missing")
+            self.report("causal-missing", self.states_causal or self.decoder)
 
     def padding(self) -> None:
         """Pad on the right: what stands there must not change the rest."""
         torch = self.torch
+        if "attention_mask" not in inspect.signature(self.model.forward).parameters:
+            raise ValueError("it takes no attention_mask")
         junk = torch.full((3, 2), self.vocab - 1)
         mask = torch.cat([torch.ones_like(self.ids), torch.zeros_like(junk)], 1)
         rest = {"decoder_input_ids": self.ids} if self.decoder else {}
-        wide = self.logits(torch.cat([self.ids, junk], 1), attention_mask=mask, **rest)
+        ids = torch.cat([self.ids, junk], 1)
+        wide = self.logits(ids, attention_mask=mask, **rest)
         if self.differ(self.logits(self.ids), wide[:, :7]):
-            self.report("mask-ignored")
+            # Convolutions and the like read padding too, beside an attention that masks it.
+            ignored = torch.equal(wide, self.logits(ids, **rest))
+            self.report("mask-ignored" if ignored else "padding-elsewhere", ignored)
 
     def cache(self) -> None:
         """Read the text in three pieces, the last of several tokens."""

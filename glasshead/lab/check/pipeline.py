@@ -136,16 +136,15 @@ def bias(w: Work) -> None:
 
 def allow(w: Work) -> None:
     """Which keys each query may attend to, (B, H, T, S)."""
-    _, T, S = w.case.sizes
-    allowed = caller_mask(w) & causal_mask(w)
-    if width := w.case.options.get("window"):
-        allowed = allowed & (np.abs(distance(T, S)) < width)
-    set_allowed(w, allowed)
+    set_allowed(w, caller_mask(w) & causal_mask(w) & window_mask(w))
 
 
 def set_allowed(w: Work, allowed: Bools) -> None:
     w.allowed = np.broadcast_to(allowed, w.scores.shape)
     w.unsure = np.any(~np.any(w.allowed, axis=-1), axis=1)
+    case = w.case
+    if case.options.get("padded_queries_free") and case.keys is not None and case.k is case.q:
+        w.unsure = w.unsure | ~case.keys
 
 
 def caller_mask(w: Work) -> Bools:
@@ -164,6 +163,12 @@ def causal_mask(w: Work, shift: int = 0) -> Bools:
     if not w.case.causal:
         return np.ones((T, S), bool)
     return distance(T, S) >= -shift
+
+
+def window_mask(w: Work) -> Bools:
+    _, T, S = w.case.sizes
+    width = w.case.options.get("window")
+    return np.ones((T, S), bool) if width is None else np.abs(distance(T, S)) < width
 
 
 def distance(T: int, S: int) -> Array:

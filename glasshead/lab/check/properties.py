@@ -1,5 +1,6 @@
 """What no comparison of numbers shows: dropout, gradients, empty rows, overflow, half precision."""
 
+import copy
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -8,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from glasshead.lab.check.calling import Caller, CallError, TensorLayout, in_double
+from glasshead.lab.check.calling import Caller, CallError, TensorLayout, copied, in_double
 from glasshead.lab.check.cases import inputs
 from glasshead.lab.check.checking import Examination
 from glasshead.lab.check.comparing import reference
 from glasshead.lab.check.pipeline import Case
-from glasshead.lab.check.roles import by_role, role_of
+from glasshead.lab.check.roles import role_of
 from glasshead.lab.check.target import CheckTarget, make_target
 
-__all__ = ["Remark", "is_random", "remarks"]
+__all__ = ["Remark", "changes_between_calls", "remarks"]
 
 
 @dataclass(frozen=True)
@@ -31,24 +32,57 @@ class Remark:
 def remarks(found: Examination) -> Iterator[Remark]:
     """Yield what is wrong or unstable beside the numbers."""
     case = _plain(found)
-    for test in (_batch, _dropout, _gradient, _overflow, _empty_row, _half, _loops, _weights):
+    for test in (
+        _inputs,
+        _batch,
+        _dropout,
+        _gradient,
+        _overflow,
+        _empty_row,
+        _half,
+        _loops,
+        _weights,
+    ):
         try:
             yield from test(found, case)
         except CallError:
             continue
 
 
-def is_random(found: Examination) -> bool:
-    """Say whether two calls give two results although nothing asks for dropout."""
+def changes_between_calls(found: Examination) -> str:
+    """Name the reason why two calls give two results, or ""."""
     try:
         case = _plain(found)
-        return not _same(found.caller(case).out, found.caller(case).out)
+        if _same(found.caller(case).out, found.caller(case).out):
+            return ""
+        copies = [found.caller.having(target=copied(found.target)) for _ in range(2)]
+        same = _same(*(each(case).out for each in copies))
     except CallError:
-        return False
+        return ""
+    return "state-kept" if same and found.target.owner is not None else "dropout-at-inference"
 
 
 def _plain(found: Examination) -> Case:
     return next((case for case, _ in found.seen if case.name == "plain"), found.seen[0][0])
+
+
+# Inputs
+
+
+def _inputs(found: Examination, case: Case) -> Iterator[Remark]:
+    """Find out whether a call changes the tensors that it is given."""
+    arguments = found.caller.arguments(case)
+    before = copy.deepcopy(arguments)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _call(found.caller, arguments)
+    changed = [
+        name
+        for name, value in arguments.items()
+        if hasattr(value, "shape") and not _same(np.asarray(value), np.asarray(before[name]))
+    ]
+    if changed:
+        yield Remark("input-changed", True, {"of": ", ".join(changed)})
 
 
 # Dropout
@@ -60,10 +94,9 @@ RUNS = 300
 def _dropout(found: Examination, case: Case) -> Iterator[Remark]:
     caller = found.caller
     call = [each for each in found.target.parameters if each.role == "dropout"]
-    trains = "training" in by_role(found.target.parameters)
     if found.target.owner is None:
         for each in call:
-            if isinstance(each.default, float) and each.default > 0 and not trains:
+            if isinstance(each.default, float) and each.default > 0:
                 extra = {each.name: each.default}
                 if not _same(caller(case, **extra).out, caller(case, **extra).out):
                     yield Remark("dropout-at-inference", True, {"p": each.default})
@@ -72,23 +105,26 @@ def _dropout(found: Examination, case: Case) -> Iterator[Remark]:
     if dropping is None or caller.framework != "torch":
         return
     quiet = caller.having(target=in_double(dropping, caller.dtype))
-    if not _same(quiet(case).out, quiet(case).out):
+    modes = {e.name: e for e in found.target.parameters if e.role in ("training", "deterministic")}
+    usual = {name: each.default for name, each in modes.items() if not each.required}
+    training = {name: each.role == "training" for name, each in modes.items()}
+    if not _same(quiet(case, **usual).out, quiet(case, **usual).out):
         yield Remark("dropout-at-inference", True, {"p": P})
         return
     loud = in_double(dropping, caller.dtype)
     loud.owner.train()
     random = quiet.having(target=loud)
-    if _same(random(case).out, random(case).out):
+    if _same(random(case, **training).out, random(case, **training).out):
         if found.target.remake is not None:  # else its layer may have another use
             yield Remark("dropout-missing", True, {"p": P})
         return
     if not found.compared:  # other layers may drop as well
         return
     still = quiet(case).out
-    if not np.isfinite(random(case).out).all():  # 0 * -inf
+    if not np.isfinite(random(case, **training).out).all():  # 0 * -inf
         yield Remark("dropout-on-scores", True, {"p": P})
         return
-    drawn = np.stack([random(case).out for _ in range(RUNS)])
+    drawn = np.stack([random(case, **training).out for _ in range(RUNS)])
     spread = drawn.std(0) / RUNS**0.5 + 1e-9
     # Dropped weights are made up for by 1 / (1 - p): on average nothing changes.
     off = np.abs(drawn.mean(0) - still) / spread
@@ -98,8 +134,6 @@ def _dropout(found: Examination, case: Case) -> Iterator[Remark]:
 
 def _with_dropout(target: CheckTarget) -> CheckTarget | None:
     """Return the target constructed with dropout, or with its layers of dropout turned up."""
-    import copy
-
     if target.remake is not None:
         changes = {n: P for n in _constructor_names(target) if role_of(n, False) == "dropout"}
         if changes:

@@ -11,9 +11,10 @@ import numpy as np
 from rich.text import Text
 
 from glasshead.errors import GlassheadError
+from glasshead.lab.check.caching import examine_cache
 from glasshead.lab.check.checking import Examination, NotCallable, examine
 from glasshead.lab.check.counterexample import Counterexample, find_counterexample
-from glasshead.lab.check.properties import is_random, remarks
+from glasshead.lab.check.properties import changes_between_calls, remarks
 from glasshead.lab.check.roles import role_of
 from glasshead.lab.check.source_lines import find_line
 from glasshead.lab.check.target import SIZES, CheckTarget, find_target, make_target
@@ -28,6 +29,7 @@ _LESSONS = {
     "scale": 3, "mask": 4, "causal": 4, "padding": 4, "nan": 4, "window": 4, "softmax": 2,
     "heads": 5, "not-contiguous": 5, "gqa": 5, "output": 5, "rotary": 6, "alibi": 6,
     "softcap": 3, "cross": 8, "dropout": 7, "gradient": 7, "half": 3, "slow": 5,
+    "cache": 11, "state": 11,
 }  # fmt: skip
 
 
@@ -177,18 +179,25 @@ def _known_crash(error: NotCallable, target: CheckTarget) -> CheckFinding | None
         if "view size is not compatible" in str(problem):
             line = find_line(target, "not-contiguous") or (0, "")
             return CheckFinding("not-contiguous", True, *line)
+        if re.search(r"not aligned|mismatch|must match|incompatible", str(problem)) and (
+            re.search(r"\b\w*k(ey)?s?\.T\b", target.source)
+        ):
+            return _finding(target, "keys-reversed", True, {})
     return None
 
 
 def _report(found: Examination) -> CheckReport:
     findings: list[CheckFinding] = []
     example = None
-    if is_random(found):  # what was compared means nothing
-        random = _finding(found.target, "dropout-at-inference", True, {})
+    if reason := changes_between_calls(found):  # what was compared means nothing
+        random = _finding(found.target, reason, True, {})
         return CheckReport(found.target.name, found.target.path, (random,), None, _facts(found))
+    found = examine_cache(found)
+    findings += [_finding(found.target, note, False, {}) for note in found.notes]
     if found.mistake is not None and (found.mistake.name or found.compared):
         name = found.mistake.name or "unknown"
-        if name == "causal-start-aligned" and _states_alignment(found.target):
+        cached = found.seen[-1][0].past > 0
+        if name == "causal-start-aligned" and not cached and _states_alignment(found.target):
             findings.append(_finding(found.target, name, False, {}))
         else:
             findings.append(_finding(found.target, name, True, {}))

@@ -45,6 +45,8 @@ _PATTERNS: dict[str, list[str]] = {
     "alibi": [r"alibi|slope|bias"],
     "softcap": [r"tanh"],
     "window": [r"window"],
+    "state": [r"self\.\w*(cache|past|k|v|state)\w*.*="],
+    "input": [r"[-*/+]=|_\("],
     "cache": [r"cat\(|concat"],
     "dropout": [r"dropout|drop\("],
     "gradient": [r"detach|no_grad|\.data\b|\.numpy\(|\.item\(|tensor\("],

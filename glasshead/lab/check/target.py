@@ -13,7 +13,7 @@ from typing import Any
 from glasshead.errors import InputError, did_you_mean, near_file
 from glasshead.lab.check.roles import Parameter, parameters, role_of
 
-__all__ = ["SIZES", "CheckTarget", "find_target", "make_target"]
+__all__ = ["SIZES", "CheckTarget", "called_method", "find_target", "make_target"]
 
 # Sizes that differ from each other, so that no two dimensions are mistaken for one another.
 SIZES: dict[str, Any] = {
@@ -54,7 +54,7 @@ class CheckTarget:
         docs = [inspect.getdoc(self.function) or ""]
         if self.owner is not None:
             docs.append(inspect.getdoc(type(self.owner)) or "")
-            docs.append(inspect.getdoc(_method(self.owner)) or "")
+            docs.append(inspect.getdoc(called_method(self.owner)) or "")
         return "\n".join([*docs, *(line for line in self.source.splitlines() if "#" in line)])
 
 
@@ -124,26 +124,26 @@ def make_target(found: Any, given: Mapping[str, Any], name: str = "") -> CheckTa
 
 
 def _wrap(found: Any, name: str) -> CheckTarget:
-    if not callable(found) and _method(found) is found:
+    if not callable(found) and called_method(found) is found:
         raise InputError(
             f"'{name}' is a {type(found).__name__}, which cannot be called",
             hint="name a function, a class or an object with forward or __call__",
         )
     plain = inspect.isroutine(found) or hasattr(found, "func")
     owner = None if plain else found
-    function = found if plain else _method(found)
+    function = found if plain else called_method(found)
     described = inspect.unwrap(function) if plain else type(found)
     source, path, line = _read_source(described)
     called = found if callable(found) else function
     return CheckTarget(name, called, owner, source, path, line, parameters(function))
 
 
-def _method(found: Any) -> Any:
-    for name in ("forward", "call", "__call__"):
-        method = getattr(found, name, None)
-        if inspect.ismethod(method):
-            return method
-    return found
+def called_method(found: Any) -> Any:
+    """Return the method of an object that computes: forward, call or __call__."""
+    methods = [getattr(found, name, None) for name in ("forward", "call", "__call__")]
+    bound = [method for method in methods if inspect.ismethod(method)]
+    named = [method for method in bound if parameters(method)]  # not only *args and **kwargs
+    return next(iter(named or bound), found)
 
 
 def _read_source(described: Any) -> tuple[str, str, int]:

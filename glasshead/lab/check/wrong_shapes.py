@@ -101,6 +101,18 @@ def rotate_by(
     return step
 
 
+def rotate_from_zero(style: str, of: str) -> Step:
+    """Rotate what is new after a cache as if it stood at the beginning: queries, keys or both."""
+
+    def step(w: Work) -> None:
+        T, S = w.q.shape[2], w.k.shape[2]
+        w.q = rotate(w.q, np.arange(T) + (0 if "q" in of else S - T), style)
+        old = np.arange(S - T)
+        w.k = rotate(w.k, np.concatenate((old, np.arange(T))), style)
+
+    return step
+
+
 def rotate_mixed(x: Array, positions: Array, style: str) -> Array:
     """Lay the angles out for one style and rotate in the other, which is no rotation."""
     D = x.shape[-1]
@@ -123,6 +135,21 @@ def alibi_gains(w: Work) -> None:
         slopes = 2.0 ** (-8.0 * np.arange(1, H + 1) / H)
     _, T, S = w.case.sizes
     w.scores = w.scores + slopes[:, None, None] * np.abs(p.distance(T, S))
+
+
+# A cache
+
+
+def new_keys_first(w: Work) -> None:
+    """Put the new keys before the cached ones, and mask them as if they stood behind."""
+    _, T, S = w.case.sizes
+    place = (np.arange(S) + T) % S  # where each key stands: the new ones are the last T
+    p.set_allowed(w, p.caller_mask(w) & p.causal_mask(w)[..., place])
+
+
+def forget_cached_keys(w: Work) -> None:
+    _, T, S = w.case.sizes
+    p.set_allowed(w, p.causal_mask(w) & (np.arange(S) >= S - T))
 
 
 # Softcap

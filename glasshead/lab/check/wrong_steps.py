@@ -43,11 +43,13 @@ def align_to_start(w: Work, shift: int = 0) -> Array:
 
 def causal_as(rule: Callable[[Work], Array]) -> Step:
     """Replace the causal part of the mask, where the case is causal at all."""
-    return allow_by(lambda w: p.caller_mask(w) & (rule(w) if w.case.causal else True))
+    return allow_by(
+        lambda w: p.caller_mask(w) & p.window_mask(w) & (rule(w) if w.case.causal else True)
+    )
 
 
 def caller_as(rule: Callable[[Work], Array]) -> Step:
-    return allow_by(lambda w: rule(w) & p.causal_mask(w))
+    return allow_by(lambda w: rule(w) & p.causal_mask(w) & p.window_mask(w))
 
 
 def invert_mask(w: Work) -> Array:
@@ -277,6 +279,19 @@ def merge_across_batch(w: Work) -> None:
     w.context = p.merge_heads(w.context).swapaxes(0, 1)
 
 
+def compare_with_all_sequences(w: Work) -> None:
+    """Sum the keys over the batch: two letters of an einsum for the sequences."""
+    w.scores = w.q @ w.k.sum(0).swapaxes(-1, -2)
+
+
+def mix_all_sequences(w: Work) -> None:
+    w.context = w.weights @ w.v.sum(0)
+
+
+def average_weights(w: Work) -> None:
+    w.weights = np.broadcast_to(p.softmax(w.scores).mean(1, keepdims=True), w.scores.shape)
+
+
 def average_heads(w: Work) -> None:
     w.context = w.context.mean(1)
 
@@ -324,6 +339,16 @@ def mix_features(w: Work) -> None:
 
 def mix_transposed(w: Work) -> None:
     w.context = w.weights.swapaxes(-1, -2) @ w.v
+
+
+def mix_transposed_if_square(w: Work) -> None:
+    square = w.weights.shape[-1] == w.weights.shape[-2]
+    w.context = (w.weights.swapaxes(-1, -2) if square else w.weights) @ w.v
+
+
+def sum_values(w: Work) -> None:
+    """Sum the values without the weights: two letters of an einsum for the keys."""
+    w.context = w.weights.sum(-1, keepdims=True) * w.v.sum(-2, keepdims=True)
 
 
 def values(of: str) -> Step:

@@ -82,7 +82,7 @@ def test_each_mistake_has_texts_in_both_languages():
             words = TEXTS[f"mistake.{name}.{part}"]
             assert words.en
             assert words.zh != words.en
-    assert set(_LESSONS.values()) <= set(range(1, 11))
+    assert set(_LESSONS.values()) <= set(range(1, 13))
 
 
 def test_what_cannot_be_called_is_said():
