@@ -52,7 +52,7 @@ def write_glass(trace: Trace, path: Path) -> None:
         x = _narrow(x.detach())
         key = (x.data_ptr(), x.shape, x.stride(), x.dtype)
         if key not in names:
-            names[key], tensors[name] = name, x
+            names[key], tensors[name] = name, x.cpu()
         return names[key]
 
     header = {

@@ -1,7 +1,8 @@
 """Find the attention layers of a model."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from torch import nn
@@ -50,9 +51,8 @@ def find_layers(model: nn.Module) -> list[tuple[Layer, nn.Module]]:
 
 def calls_the_interface(module: nn.Module) -> bool:
     """Whether the module's own code calls the attention interface of `transformers`."""
-    return not isinstance(module, MultiHeadAttention) and _any_code(
-        module, lambda names: "ALL_ATTENTION_FUNCTIONS" in names
-    )
+    names = _used_names(type(module))
+    return "ALL_ATTENTION_FUNCTIONS" in names and not isinstance(module, MultiHeadAttention)
 
 
 def computes_attention(module: nn.Module) -> bool:
@@ -60,7 +60,7 @@ def computes_attention(module: nn.Module) -> bool:
     if isinstance(module, nn.MultiheadAttention):
         return True
     named = bool(NAMED.search(type(module).__name__))
-    return named and _any_code(module, lambda names: not CALLS.isdisjoint(names))
+    return named and not CALLS.isdisjoint(_used_names(type(module)))
 
 
 def unhookable_modules(model: nn.Module) -> dict[str, str]:
@@ -73,14 +73,18 @@ def unhookable_modules(model: nn.Module) -> dict[str, str]:
     }
 
 
-def _any_code(module: nn.Module, holds: Callable[[tuple[str, ...]], bool]) -> bool:
-    return any(
-        holds(called_names(function))
-        for cls in type(module).__mro__
+@cache
+def _used_names(cls: type) -> frozenset[str]:
+    """Return all names that the code of a class and of its bases uses."""
+    found = {
+        name
+        for one in cls.__mro__
         # The base class of models of transformers names the interface too, but does not call it.
-        if not cls.__module__.startswith(("torch.", "transformers.modeling_utils"))
-        for function in vars(cls).values()
-    )
+        if not one.__module__.startswith(("torch.", "transformers.modeling_utils"))
+        for function in vars(one).values()
+        for name in called_names(function)
+    }
+    return frozenset(found)
 
 
 def called_names(function: Any) -> tuple[str, ...]:

@@ -154,15 +154,16 @@ class _Weights:
     ) -> None:  # fmt: skip
         q, k, lse = layer_trace.tensors()
         self.call, self.rows, self.cols = call, rows, cols
-        self.mask, self.scoring = call.of_head(batch, head)
-        self.flat = call.flat_rows(batch, head, shift(rows, -call.row))
+        cpu = torch.device("cpu")
+        self.mask, self.scoring = call.of_head(batch, head, cpu)
+        self.flat = call.flat_rows(batch, head, shift(rows, -call.row), cpu)
         dtype = torch.promote_types(q.dtype, torch.float32)
-        own = lse[batch, head, rows].to(dtype)
+        own = lse[batch, head, rows].to(cpu, dtype)
         # A row that may attend to nothing has lse -inf and weights 0.
         self.minus = (-own).masked_fill_(own == -torch.inf, HIDDEN)[:, None]  # (n, 1)
         group = q.shape[1] // k.shape[1]
-        self.q = q[batch, head, rows].to(dtype) * self.scoring.scale_for(q.shape[-1])
-        self.k = k[batch, head // group, cols].to(dtype)
+        self.q = q[batch, head, rows].to(cpu, dtype) * self.scoring.scale_for(q.shape[-1])
+        self.k = k[batch, head // group, cols].to(cpu, dtype)
         if self.scoring.is_plain:
             self.q = torch.cat([self.q, self.minus], 1) * LOG2E  # (n, D + 1)
             self.k = F.pad(self.k, (0, 1), value=1.0)  # (m, D + 1)

@@ -8,9 +8,10 @@ The model runs on its own kernels. A hook on each layer keeps what the kernel wa
 keys after rotary and norms, the mask, the scale, cap and biases of the scores. Every weight follows
 from these exactly.
 
-Each call is checked while the model runs: for a few rows exp(scores - lse) @ v must equal the
-context that the kernel returned. A layer that fails the check raises RecordingError, so that no
-wrong weights are ever shown.
+Each call is checked: for a few rows exp(scores - lse) @ v must equal the context that the kernel
+returned. The results stay on the device and are read when the `with` ends, so the model waits for
+nothing. A layer that fails the check raises RecordingError, so that no wrong weights are ever
+shown.
 
 A row that may attend to nothing has weights 0. Where a model hides all keys of a row by adding a
 number to their scores (padding, often), it gives them equal weight, and so do tiles; statistics
@@ -28,29 +29,33 @@ import torch
 from torch import Tensor, nn
 
 from glasshead.attention.hooks import AttentionCall, AttentionHook, Layer
-from glasshead.attention.mask import Mask
 from glasshead.attention.multihead import MultiHeadAttention
-from glasshead.attention.scores import recompute
 from glasshead.errors import ConfigError, RecordingError, did_you_mean
-from glasshead.observe.exactness import check_exactness
+from glasshead.observe.exactness import (
+    CheckedRows,
+    Checks,
+    check_exactness,
+    check_shapes,
+    checked_rows,
+)
 from glasshead.observe.hooks import attach_hooks
 from glasshead.observe.layers import layers_without_attention, select_layers, unhookable_modules
-from glasshead.observe.pending_statistics import Measurement, PendingStatistics
+from glasshead.observe.tensor_storage import GrowingTensor, TensorStorage
 from glasshead.observe.trace import Trace
 from glasshead.observe.trace_storage import (
-    GrowingTensor,
     LayerTrace,
     RecordedCall,
-    TensorStorage,
     map_tensors,
 )
 from glasshead.observe.transformers_hooks import check_kernel
+from glasshead.observe.unchecked_calls import UncheckedCall, check_calls, measure_calls
 
 __all__ = ["Progress", "check_exactness", "observing"]
 
 Progress = Callable[[int, int], object]  # layers that are done, and how many there are
 
 KEEPS = ("tensors", "statistics", "both")
+HELD = {"cuda": 2**28}  # bytes of calls that are held, to be checked together
 
 
 @contextmanager
@@ -63,6 +68,7 @@ def observing(
     tokens: Any = None,
     source_tokens: Any = None,
     top_k: int = 8,
+    on_device: float = 0.5,
     in_memory: int = 2**30,
     folder: Path | None = None,
     progress: Progress | None = None,
@@ -87,7 +93,8 @@ def observing(
             model's token embedding gets, unless it also reads another text (encoder-decoder).
         tokens, source_tokens: labels of the positions (`Trace.tokens`).
         top_k: how many keys of each row the statistics name.
-        in_memory: bytes of tensors to keep in memory; the rest goes to temporary files.
+        on_device: share of the free memory of a GPU that recorded tensors may take.
+        in_memory: bytes of the other tensors to keep in memory; the rest goes to temporary files.
         folder: where those files lie; the system's temporary folder when None.
         progress: called with the number of recorded layers and of all, at first and after each.
 
@@ -108,11 +115,14 @@ def observing(
     )
     if progress is not None:
         progress(0, len(selected))
-    recorder = _Recorder(trace, keep, TensorStorage(in_memory, folder), progress)
+    storage = TensorStorage(in_memory, folder, on_device)
+    recorder = _Recorder(trace, keep, storage, progress)
     hooks = {m: _RecordHook(layer, m, recorder) for layer, m in selected}
     with attach_hooks(hooks), _record_ids(model, trace):
         yield trace
-    recorder.pending.measure()
+        recorder.finish()
+        for found in trace.layer_traces.values():
+            found.finish = None
     if not recorder.calls:
         raise RecordingError(
             f"no attention layer of {trace.model} ran inside the `with`",
@@ -196,7 +206,7 @@ class _RecordHook(AttentionHook):
                 f"{self.layer} drops weights at random (dropout {dropout})",
                 hint="call model.eval() before observing it",
             )
-        self.recorder.add(self.layer.index, call)
+        self.recorder.add(self.layer, call)
         return context
 
     def missed(self, reason: str) -> None:
@@ -204,107 +214,153 @@ class _RecordHook(AttentionHook):
 
 
 class _Recorder:
-    """Checks the calls of all layers and adds them to the trace."""
+    """Adds the calls of all layers to the trace, and checks them, many at a time."""
 
     def __init__(
         self, trace: Trace, keep: str, storage: TensorStorage, progress: Progress | None
     ) -> None:
         self.trace, self.keep, self.storage, self.progress = trace, keep, storage, progress
-        self.pending = PendingStatistics(trace)
         self.calls = 0
         self.missed: dict[str, str] = {}  # modules that ran and could not be recorded, and why
+        self._checks = Checks()
+        self._held: list[UncheckedCall] = []
+        self._bytes = 0  # of those
+        self._stream: Any = None  # of a GPU, on which the model runs
         self._buffers: dict[int, list[GrowingTensor]] = {}  # of q, k and lse, by layer
         self._copies: list[tuple[Tensor, Tensor]] = []
 
     @torch.no_grad()
-    def add(self, index: int, call: AttentionCall) -> None:
-        """Check one call of layer `index` and add it to the layer's trace."""
-        q, k, lse, scoring = call.q.detach(), call.k.detach(), call.lse, call.scoring
-        mask = call.mask.simplify(q.shape[2], k.shape[2])
-        layer = replace(self.trace.layer(index), kind=self._kind(index, call, mask))
-        self.trace.replace_layer(layer)
-        with torch.autocast(q.device.type, enabled=False):
-            check_exactness(layer, call)
-            layer_trace, row, key = self._extend(layer, q, k)
-            if lse is None and self.keep != "statistics":
-                lse = recompute(q, k, mask, scoring, weights=False, lse=True)[1]
-            if self.keep != "tensors":
-                self.pending.add(Measurement(layer_trace, q, k, mask, scoring, lse))
-            if self.keep != "statistics":
-                assert lse is not None
-                parts = map_tensors(mask, self._copy), map_tensors(scoring, self._copy)
-                flat = None if call.flat is None else call.flat()
-                flat = None if flat is None else self._copy(flat)
-                place = row, q.shape[2], key, k.shape[2]
-                layer_trace.calls.append(RecordedCall(*place, *parts, flat))
-                self._store(layer_trace, q, k, lse.detach())
+    def add(self, layer: Layer, call: AttentionCall) -> None:
+        """Add one call of a layer to its trace."""
+        check_shapes(layer, call)
+        (B, H, T, _), S, device = call.q.shape, call.k.shape[2], call.q.device
+        found = self.trace.layer_traces.get(layer.index)
+        # Copies: what the model runs next may overwrite the originals.
+        q, v, k = (x.detach().clone() for x in (call.q, call.v, call.k))
+        if found is None:
+            if (kind := _kind(call)) != layer.kind:
+                layer = replace(layer, kind=kind)
+                self.trace.replace_layer(layer)
+            found = LayerTrace(layer, (B, H, T, S), device=str(device), finish=self.finish)
+            self.trace.layer_traces[layer.index] = found
+            row = key = 0
+        else:
+            row, key = found.shape[2], self._first_key(found, k, T)
+            found.shape = (B, H, row + T, key + S)
+        if self.keep != "statistics":
+            self._store(found, q, k)
+        rows = checked_rows(T)
+        checked = CheckedRows(
+            T=T, q=q[:, :, rows], k=k, v=v, context=call.context[:, :, rows].detach().clone(),
+            weights=None if call.weights is None else call.weights[:, :, rows].detach().clone(),
+            rounded_scores=call.rounded_scores,
+        )  # fmt: skip
+        lse = None if call.lse is None else call.lse.detach()
+        held = UncheckedCall(found, call, q, k, checked, lse, (row, key))
+        self._held.append(held)
+        self._bytes += held.nbytes
+        if q.is_cuda:
+            self._stream = torch.cuda.current_stream(device)
         self.calls += 1
         if self.progress is not None:
             total = len(self.trace.layers)
             self.progress(min(self.calls, total), total)
+        if self._bytes > HELD.get(device.type, 0):
+            self._check()
 
-    def _kind(self, index: int, call: AttentionCall, mask: Mask) -> str:
-        """Return "cross" if the keys are not those of the queries' own text."""
-        if index in self.trace.layer_traces:
-            return self.trace.layer_traces[index].layer.kind
-        T, S = call.q.shape[2], call.k.shape[2]
-        # A cache that was filled earlier has more keys too, but then only one query, or causality.
-        other = T != S and not mask.causal and (T > 1 or T > S)
-        return "cross" if call.cross or other else "self"
+    def finish(self) -> None:
+        """Check what is held, and read the results."""
+        self._check()
+        self.storage.finish()
+        self._checks.raise_failed()
 
-    def _extend(self, layer: Layer, q: Tensor, k: Tensor) -> tuple[LayerTrace, int, int]:
-        """Return the layer's trace, grown by this call, and the call's first row and first key."""
-        (B, H, T, _), S = q.shape, k.shape[2]
-        found = self.trace.layer_traces.get(layer.index)
-        if found is None:
-            found = LayerTrace(layer, (B, H, T, S), device=str(q.device))
-            self.trace.layer_traces[layer.index] = found
-            return found, 0, 0
+    def _check(self) -> None:
+        """Check the calls that are held, without waiting for a GPU."""
+        held, self._held, self._bytes = self._held, [], 0
+        if not held:
+            return
+        plain = torch.autocast(held[0].q.device.type, enabled=False)
+        with _on_stream(self._stream), torch.no_grad(), plain:
+            check_calls(held, self._checks, keep_lse=self.keep != "statistics")
+            if self.keep != "tensors":
+                measure_calls(held, self.trace.ids, self.trace.top_k)
+            if self.keep != "statistics":
+                for one in held:
+                    self._store_rules(one)
+        if held[0].q.is_cpu:
+            self._checks.raise_failed()
+
+    def _first_key(self, found: LayerTrace, k: Tensor, T: int) -> int:
+        """Return at which recorded key the keys of a further call start; raise if they differ."""
         if self.keep != "tensors":
             raise RecordingError(
-                f"{layer} was called again; statistics cannot be added to those of the first call",
+                f"{found.layer} was called again; statistics cannot be added to those of the first "
+                "call",
                 hint='use keep="tensors" for decoding with a cache; another text needs another '
                 "observing()",
             )
-        row, key = found.shape[2], _first_key(found, k, T)
+        assert found.k is not None
+        known, S = found.shape[3], k.shape[2]
+        cross = found.layer.kind == "cross"
+        start = 0 if cross else known + T - S
+        again = known - start  # how many of the keys are not new
+        fits = 0 <= start < known and k.shape[:2] == found.k.shape[:2]
+        same = torch.zeros((), dtype=torch.bool)
+        if fits and (again == S or not cross):
+            old, new = found.k[:, :, start:], k[:, :, :again]
+            if old.device != new.device:
+                self.storage.finish()
+            same = (old.to(new) == new).all()
+        self._checks.add_keys(found.layer, known, S, same)
+        if same.is_cpu:
+            self._checks.raise_failed()
         found.forget_statistics()
-        found.shape = (B, H, row + T, key + S)
-        return found, row, key
+        return start
 
-    def _store(self, found: LayerTrace, q: Tensor, k: Tensor, lse: Tensor) -> None:
+    def _store(self, found: LayerTrace, q: Tensor, k: Tensor) -> None:
         index = found.layer.index
         if index not in self._buffers:
             self._buffers[index] = [GrowingTensor(self.storage) for _ in range(3)]
-        buffers = self._buffers[index]
-        n_new = found.shape[3] - buffers[1].length
-        for buffer, x in zip(buffers, (q, k[:, :, k.shape[2] - n_new :], lse), strict=True):
-            buffer.append(x)
-        found.q, found.k, found.lse = (buffer.value for buffer in buffers)
+        of_q, of_k, _ = self._buffers[index]
+        of_q.append(q)
+        of_k.append(k[:, :, k.shape[2] - (found.shape[3] - of_k.length) :])
+        found.q, found.k = of_q.value, of_k.value
+
+    def _store_rules(self, held: UncheckedCall) -> None:
+        """Store what became known when a call was checked: its lse, mask and scoring."""
+        found, (row, key) = held.layer_trace, held.place
+        assert held.lse is not None
+        of_lse = self._buffers[found.layer.index][2]
+        of_lse.append(held.lse)
+        found.lse = of_lse.value
+        parts = map_tensors(held.mask, self._copy), map_tensors(held.scoring, self._copy)
+        flat = held.flat if held.flat is None else self._copy(held.flat)
+        found.calls.append(RecordedCall(row, held.q.shape[2], key, held.k.shape[2], *parts, flat))
 
     def _copy(self, x: Tensor) -> Tensor:
-        """Return a copy on the CPU; layers that were given the same tensor share one."""
+        """Return a copy; layers that were given the same tensor share one."""
         for original, copy in self._copies:
             if original is x:
                 return copy
-        copy = x.detach().to("cpu", copy=True)
+        copy = self.storage.keep(x.detach().clone())
         self._copies = [*self._copies[-7:], (x, copy)]
         return copy
 
 
-def _first_key(found: LayerTrace, k: Tensor, T: int) -> int:
-    """Return at which recorded key the keys of a further call start; raise if they differ."""
-    assert found.k is not None
-    known, S = found.shape[3], k.shape[2]
-    cross = found.layer.kind == "cross"
-    start = 0 if cross else known + T - S
-    again = known - start  # how many of the keys are not new
-    if 0 <= start < known and k.shape[:2] == found.k.shape[:2] and (again == S if cross else True):
-        old = found.k[:, :, start:]
-        if torch.equal(old, k[:, :, :again].to(old)):
-            return start
-    raise RecordingError(
-        f"{found.layer} was called again, with keys that do not continue those of earlier calls "
-        f"({known} before, {S} now)",
-        hint="another text needs another observing(); a cache that is reordered (beams) or filled "
-        "in place (static) and a layer that is used several times cannot be recorded",
-    )
+def _kind(call: AttentionCall) -> str:
+    """Return "cross" if the keys are not those of the queries' own text."""
+    T, S = call.q.shape[2], call.k.shape[2]
+    # A cache that was filled earlier has more keys too, but then only one query, or causality.
+    other = T != S and (T > 1 or T > S) and not call.mask.simplify(T, S).causal
+    return "cross" if call.cross or other else "self"
+
+
+@contextmanager
+def _on_stream(stream: Any) -> Iterator[None]:
+    """Run on the stream of a GPU on which a model ran; the present one then waits for it."""
+    if stream is None:
+        yield
+        return
+    with torch.cuda.stream(stream):
+        yield
+    torch.cuda.current_stream(stream.device).wait_stream(stream)

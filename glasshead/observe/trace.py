@@ -30,6 +30,7 @@ from glasshead.observe.head_tables import find_table, mean_tables
 from glasshead.observe.pooling import Cells, compute_cells, pool_overview
 from glasshead.observe.statistics import HeadStatistics, cell_side
 from glasshead.observe.trace_storage import LayerTrace
+from glasshead.observe.unchecked_calls import measure_layers
 from glasshead.observe.viewer import show_trace
 from glasshead.observe.words import Token, batch_tokens, characters, single_tokens, visible
 
@@ -245,8 +246,11 @@ class Trace:
         return torch.stack(maps).view(B, H, T, S)
 
     def statistics(self, layer: int | str) -> HeadStatistics:
-        """Return the statistics of a layer's heads; they are measured at the first call."""
-        return self.layer_trace(layer).measure(self.ids, self.top_k)
+        """Return the statistics of a layer's heads; the first call measures them where it ran."""
+        stored = self.layer_trace(layer)
+        return stored.measured or measure_layers(
+            stored, self.layer_traces.values(), self.ids, self.top_k
+        )
 
     def means(self, batch: int = 0) -> dict[str, Tensor]:
         """Return each statistic of all heads, (L, H); NaN where a layer has no such number."""

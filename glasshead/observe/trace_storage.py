@@ -7,11 +7,8 @@ new. The calls are listed one by one, because each had its own mask and saw the 
 """
 
 import math
-import os
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -24,7 +21,7 @@ from glasshead.errors import RecordingError
 from glasshead.observe.statistics import HeadStatistics, observe
 from glasshead.observe.tile_operations import intersect, pick_head, shift
 
-__all__ = ["GrowingTensor", "LayerTrace", "RecordedCall", "TensorStorage", "masked_scores"]
+__all__ = ["LayerTrace", "RecordedCall", "masked_scores"]
 
 Parts = TypeVar("Parts", Mask, Scoring, HeadStatistics)
 
@@ -43,14 +40,21 @@ class RecordedCall:
     scoring: Scoring
     flat: Tensor | None = None  # (B | 1, H | 1, T | 1) rows with equal weight on all keys
 
-    def flat_rows(self, batch: int, head: int, rows: slice) -> Tensor | None:
+    def to(self, device: str) -> "RecordedCall":
+        """Return the same with all tensors on a device."""
+        parts = {f.name: getattr(self, f.name) for f in fields(self)}
+        parts |= {"mask": _to(self.mask, device), "scoring": _to(self.scoring, device)}
+        return RecordedCall(**parts | {"flat": None if self.flat is None else self.flat.to(device)})
+
+    def flat_rows(self, batch: int, head: int, rows: slice, device: torch.device) -> Tensor | None:
         """Return which of these rows (n, 1), counted from the call's first, are flat."""
         if self.flat is None:
             return None
-        return pick_head(self.flat[..., None], batch, head)[0, 0].expand(self.T, 1)[rows]
+        flat = pick_head(self.flat[..., None], batch, head)[0, 0].expand(self.T, 1)[rows]
+        return flat.to(device)
 
-    def of_head(self, batch: int, head: int) -> tuple[Mask, Scoring]:
-        """Return the mask and the scoring of one sequence and one head."""
+    def of_head(self, batch: int, head: int, device: torch.device) -> tuple[Mask, Scoring]:
+        """Return the mask and the scoring of one sequence and one head, on a device."""
         mask, scoring = self.mask, self.scoring
         keys, documents = (
             None if x is None else x[batch : batch + 1] if len(x) > 1 else x
@@ -60,10 +64,9 @@ class RecordedCall:
             None if x is None else pick_head(x, batch, head) for x in (mask.dense, scoring.bias)
         )
         slopes = None if scoring.slopes is None else scoring.slopes[head : head + 1]
-        return (
-            replace(mask, keys=keys, documents=documents, dense=dense),
-            replace(scoring, slopes=slopes, bias=bias),
-        )
+        mask = replace(mask, keys=keys, documents=documents, dense=dense)
+        scoring = replace(scoring, slopes=slopes, bias=bias)
+        return _to(mask, device), _to(scoring, device)
 
 
 @dataclass(eq=False)
@@ -78,7 +81,7 @@ class LayerTrace:
     lse: Tensor | None = None  # (B, H, T)
     statistics: HeadStatistics | None = None
     device: str = "cpu"  # where the model ran
-    measure_pending: Callable[[], None] | None = None  # measures this layer, with others
+    finish: Callable[[], None] | None = None  # adds calls that are still to be checked
     # Of a file: by "tensors" and "statistics", a function that raises InputError for damage. Each
     # is called once, when that part is first used.
     checks: dict[str, Callable[[], None]] = field(default_factory=dict)
@@ -86,10 +89,11 @@ class LayerTrace:
     def tile(self, batch: int, head: int, rows: slice, cols: slice) -> Tensor:
         """Return the weights of one head in a rectangle, in float32 or better."""
         q, k, lse = self.tensors()
-        group = q.shape[1] // k.shape[1]
+        device, group = q.device, q.shape[1] // k.shape[1]
         q, lse = q[batch : batch + 1, head : head + 1], lse[batch : batch + 1, head : head + 1]
         k = k[batch : batch + 1, head // group : head // group + 1]
-        out = torch.zeros(rows.stop - rows.start, cols.stop - cols.start, dtype=lse.dtype)
+        size = rows.stop - rows.start, cols.stop - cols.start
+        out = torch.zeros(size, dtype=lse.dtype, device=device)
         for call in self.calls:
             r = intersect(rows, call.row, call.T)
             c = intersect(cols, call.key, call.S)
@@ -98,20 +102,21 @@ class LayerTrace:
             s = masked_scores(
                 q[:, :, call.row : call.row + call.T],
                 k[:, :, call.key : call.key + call.S],
-                *call.of_head(batch, head),
+                *call.of_head(batch, head, device),
                 shift(r, -call.row),
                 shift(c, -call.key),
             )[0, 0]
             row_lse = lse[0, 0, r, None]
             # A row that may attend to nothing has lse -inf and weights 0.
             w = (s - row_lse).exp_().masked_fill_(row_lse == -math.inf, 0)
-            flat = call.flat_rows(batch, head, shift(r, -call.row))
+            flat = call.flat_rows(batch, head, shift(r, -call.row), device)
             w = w if flat is None else w.masked_fill_(flat, 1 / call.S)
             out[shift(r, -rows.start), shift(c, -cols.start)] = w
-        return out
+        return out.cpu()
 
     def visible_keys(self, rows: slice) -> slice:
         """Return the range of keys that some of these rows can see, by causality and window."""
+        self._finish()
         found = []
         for call in self.calls:
             r = intersect(rows, call.row, call.T)
@@ -124,6 +129,7 @@ class LayerTrace:
 
     def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return q, k and lse; raise if only statistics were kept, or if they are damaged."""
+        self._finish()
         self._check("tensors")
         if self.q is None or self.k is None or self.lse is None:
             raise RecordingError(
@@ -135,6 +141,7 @@ class LayerTrace:
     @property
     def measured(self) -> HeadStatistics | None:
         """The statistics if they were measured; raise if they are damaged."""
+        self._finish()
         self._check("statistics")
         return self.statistics
 
@@ -143,21 +150,9 @@ class LayerTrace:
             self.checks[part]()
             self.checks.pop(part, None)  # another thread may have been faster
 
-    def measure(self, ids: Tensor | None, top_k: int) -> HeadStatistics:
-        """Return the statistics; the first call computes them, on the device the model ran on."""
-        if self.measure_pending is not None:
-            self.measure_pending()
-        if self.measured is None:
-            q, k, lse = (x.to(self.device) for x in self.tensors())
-            mask, scoring = self.mask_and_scoring()
-            mask, scoring = map_tensors(mask, self._move), map_tensors(scoring, self._move)
-            found = measure(self.layer, q, k, mask, scoring, lse, ids, top_k)
-            self.statistics = map_tensors(found, Tensor.cpu)
-        assert self.statistics is not None
-        return self.statistics
-
-    def _move(self, x: Tensor) -> Tensor:
-        return x.to(self.device)
+    def _finish(self) -> None:
+        if self.finish is not None:
+            self.finish()
 
     def forget_statistics(self) -> None:
         """Let the statistics be measured anew when they are asked for, if the tensors are kept."""
@@ -166,9 +161,13 @@ class LayerTrace:
 
     def mask_and_scoring(self) -> tuple[Mask, Scoring]:
         """Return one mask and one scoring for the whole map, joined from those of all calls."""
+        self._finish()
         first = self.calls[0]
         if len(self.calls) == 1:
             return first.mask, first.scoring
+        return replace(self, calls=[call.to("cpu") for call in self.calls])._join()
+
+    def _join(self) -> tuple[Mask, Scoring]:
         seen = self._seen_keys()
         keys = None if bool(seen.all()) else seen
         # Keys are cached in order: rows that see all up to their own, but for padding, are causal.
@@ -193,7 +192,7 @@ class LayerTrace:
             part[:, reach] = True
             for keys in (call.mask.keys, _any_row(call.mask.dense)):
                 if keys is not None:
-                    part[:, call.key : call.key + call.S] &= keys.cpu()
+                    part[:, call.key : call.key + call.S] &= keys
             seen |= part
         return seen
 
@@ -258,10 +257,17 @@ def masked_scores(
     q: Tensor, k: Tensor, mask: Mask, scoring: Scoring, rows: slice, cols: slice
 ) -> Tensor:
     """Return the scores of a rectangle in float32 or better; -inf where the mask hides."""
-    T, S = q.shape[2], k.shape[2]
+    return row_scores(q[:, :, rows], k, mask, scoring, q.shape[2], rows, cols)
+
+
+def row_scores(
+    q: Tensor, k: Tensor, mask: Mask, scoring: Scoring, T: int, rows: slice, cols: slice
+) -> Tensor:
+    """Return the scores of a rectangle, where q holds `rows` of T queries only."""
+    S = k.shape[2]
     plain = Scoring(scoring.scale_for(q.shape[-1]), scoring.softcap)
     with torch.autocast(q.device.type, enabled=False):
-        s = scores(to_float(q[:, :, rows]), to_float(k[:, :, cols]), plain)
+        s = scores(to_float(q), to_float(k[:, :, cols]), plain)
     added = scoring.additive_bias(T, S, rows, cols)
     s = s if added is None else s + added
     allowed = mask.to_tensor(T, S, rows, cols, q.device)
@@ -294,64 +300,12 @@ def measure(
 
 def map_tensors(x: Parts, change: Callable[[Tensor], Tensor]) -> Parts:
     """Return x with every tensor changed; fields that shared one tensor share the new one."""
-    parts = {f.name: getattr(x, f.name) for f in fields(x)}
+    parts = vars(x)
+    if not any(isinstance(part, Tensor) for part in parts.values()):
+        return x
     tensors = {id(part): change(part) for part in parts.values() if isinstance(part, Tensor)}
     return replace(x, **{name: tensors.get(id(part), part) for name, part in parts.items()})
 
 
-class TensorStorage:
-    """Allocates tensors: in memory up to `in_memory` bytes in all, then in temporary files.
-
-    The files are unlinked as soon as they are open, so they vanish with the tensors.
-    """
-
-    def __init__(self, in_memory: int = 2**30, folder: Path | None = None) -> None:
-        self.in_memory, self.folder = in_memory, folder
-        self.used = 0
-
-    def empty(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        count = math.prod(shape)
-        size = count * dtype.itemsize
-        if self.used + size <= self.in_memory or not count:
-            self.used += size
-            return torch.empty(*shape, dtype=dtype)
-        handle, name = tempfile.mkstemp(suffix=".glasshead", dir=self.folder)
-        try:
-            # Reserved now, so that a full disk is an error here and not a crash at some write.
-            reserve = getattr(os, "posix_fallocate", lambda file, _, size: os.truncate(file, size))
-            reserve(handle, 0, size)
-            return torch.from_file(name, shared=True, size=count, dtype=dtype).view(*shape)
-        except OSError as error:
-            raise RecordingError(
-                f"{size:,} bytes do not fit in {os.path.dirname(name)}: {error.strerror}",
-                hint="record fewer layers, name a folder with more space, or keep statistics only",
-            ) from None
-        finally:
-            os.close(handle)
-            os.unlink(name)
-
-
-class GrowingTensor:
-    """A tensor (B, H, n, ...) that grows along n, doubling its capacity."""
-
-    def __init__(self, storage: TensorStorage) -> None:
-        self.storage = storage
-        self.length = 0
-        self._buffer: Tensor | None = None
-
-    @property
-    def value(self) -> Tensor:
-        assert self._buffer is not None
-        return self._buffer[:, :, : self.length]
-
-    def append(self, x: Tensor) -> None:
-        needed = self.length + x.shape[2]
-        old = self._buffer
-        if old is None or needed > old.shape[2]:
-            capacity = needed if old is None else max(needed, 2 * old.shape[2])
-            self._buffer = self.storage.empty((*x.shape[:2], capacity, *x.shape[3:]), x.dtype)
-            if old is not None:
-                self._buffer[:, :, : self.length] = old[:, :, : self.length]
-        assert self._buffer is not None
-        self._buffer[:, :, self.length : needed] = x
-        self.length = needed
+def _to(x: Parts, device: torch.device | str) -> Parts:
+    return map_tensors(x, lambda one: one.to(device))

@@ -8,6 +8,7 @@ other names, so registering a name of ours could change what they compute.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from glasshead.attention.hooks import AttentionCall, AttentionHook, PendingCall
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring
 from glasshead.errors import AblationError, MaskError, RecordingError
+from glasshead.observe.kernel_lse import collect_lse, keep_lse
 
 __all__ = ["attach_transformers_hooks", "check_kernel", "parse_mask"]
 
@@ -46,7 +48,8 @@ def attach_transformers_hooks(hooks: Mapping[nn.Module, AttentionHook]) -> Itera
     hiding = sum(hook.hides for hook in hooks.values())
     _hiding += hiding
     try:
-        yield
+        with collect_lse():
+            yield
     finally:
         _hiding -= hiding
         for module, hook in hooks.items():
@@ -103,8 +106,8 @@ def _attend(
     """Run a function of the attention interface, and the module's hooks around it."""
     call = _KernelCall(kernel, module, query, key, value, attention_mask, args, options)
     mask, emptied = _hide(call) if _hiding else (attention_mask, None)
-    out = function(module, query, key, value, mask, *args, **options)
-    context = _run_hooks(call, mask, out, emptied)
+    out, lse = keep_lse(function, module, query, key, value, mask, *args, **options)
+    context = _run_hooks(call, mask, out, emptied, lse)
     return out if context is None else (context.transpose(1, 2), *out[1:])
 
 
@@ -136,12 +139,15 @@ def _hide(call: _KernelCall) -> tuple[Any, Tensor | None]:
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def _run_hooks(call: _KernelCall, mask: Any, out: Any, emptied: Tensor | None) -> Tensor | None:
+def _run_hooks(
+    call: _KernelCall, mask: Any, out: Any, emptied: Tensor | None, lse: Tensor | None
+) -> Tensor | None:
     """Run the module's hooks after a call; return the context if they replaced it."""
     hooks, (q, k, v) = _hooks.get(call.module, ()), call[2:5]
     if not hooks:
         return None
-    if torch.is_autocast_enabled(q.device.type):
+    autocast = torch.is_autocast_enabled(q.device.type)
+    if autocast:
         # Both kernels receive their inputs in autocast's dtype.
         dtype = torch.get_autocast_dtype(q.device.type)
         q, k, v = (x.to(dtype) for x in (q, k, v))
@@ -153,13 +159,16 @@ def _run_hooks(call: _KernelCall, mask: Any, out: Any, emptied: Tensor | None) -
 
     def describe() -> tuple[Mask, Scoring]:
         _check_recordable(_where(hooks), call, mask)
-        return _mask_and_scoring(_where(hooks), mask, causal, q, k, call.options)
+        rules, scoring = _mask_and_scoring(_where(hooks), mask, causal, q, k, call.options)
+        if autocast and call.kernel == "sdpa" and scoring.bias is not None:
+            scoring = replace(scoring, bias=scoring.bias.to(q.dtype))
+        return rules, scoring
 
     finished = AttentionCall(
         q, k, v, given, describe, cross, rounded_scores=call.kernel != "sdpa",
         padding=partial(_real_queries, call.mask, T, cross),
         weights=out[1] if len(out) > 1 and isinstance(out[1], Tensor) else None,
-        flat=partial(_flat_rows, mask, emptied),
+        flat=partial(_flat_rows, mask, emptied), lse=lse,
     )  # fmt: skip
     if emptied is not None:
         context = context.masked_fill(emptied[..., None], 0)

@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 import torch
 
-from glasshead.observe import exactness, pending_statistics
+from glasshead.observe import exactness, recording, unchecked_calls
 from glasshead.observe.recording import observing
 from tests.observe.test_recording import GPTS, PAD, ids, new_gpt, new_transformer
 
@@ -28,9 +28,10 @@ def calls(monkeypatch):
         found.append(len(q))
         return measure(layer, q, *rest)
 
-    measure = pending_statistics.measure
-    monkeypatch.setattr(pending_statistics, "measure", counted)
-    monkeypatch.setitem(pending_statistics.PAIRS, "cpu", 2**20)
+    measure = unchecked_calls.measure
+    monkeypatch.setattr(unchecked_calls, "measure", counted)
+    monkeypatch.setitem(unchecked_calls.PAIRS, "cpu", 2**20)
+    monkeypatch.setitem(recording.HELD, "cpu", 2**20)
     return found
 
 
@@ -40,11 +41,13 @@ def test_layers_that_wait_for_one_another_are_measured_as_each_alone(name, calls
     model, text = new_gpt(**GPTS[name]), ids(2, 29)
     with observing(model, ids=text) as kept:
         model(text)
+    assert calls == []
+    wanted = kept.statistics(1)
     with observing(model, ids=text, keep="statistics") as trace:
         model(text)
-        assert calls == []
-        same(trace.statistics(1), kept.statistics(1))  # asked for, all that wait are measured
-    assert calls == [6]
+        assert calls == [6]  # asked for one layer, all were measured
+        same(trace.statistics(1), wanted)
+    assert calls == [6, 6]
     for layer in range(3):
         same(trace.statistics(layer), kept.statistics(layer))
 
@@ -67,15 +70,15 @@ def test_layers_wait_for_their_like_only_and_padding_is_theirs(calls):
 def test_no_more_layers_wait_than_there_is_room_for(calls, monkeypatch):
     model, text = new_gpt(), ids(1, 23)
     for pairs, wanted in ((2 * 4 * 23 * 23, [2, 1]), (4 * 23 * 23 - 1, [1, 1, 1])):
-        monkeypatch.setitem(pending_statistics.PAIRS, "cpu", pairs)
+        monkeypatch.setitem(unchecked_calls.PAIRS, "cpu", pairs)
         with observing(model, keep="statistics"):
             model(text)
         assert calls == wanted
         calls.clear()
-    monkeypatch.setitem(pending_statistics.PAIRS, "cpu", 2**20)
+    monkeypatch.setitem(unchecked_calls.PAIRS, "cpu", 2**20)
     for name, limit in (("BYTES", 2 * 2 * 4 * 23 * 10 * 4), ("CELLS", 2 * 4 * 23 * 23)):
         with monkeypatch.context() as less, observing(model, keep="statistics"):
-            less.setattr(pending_statistics, name, limit)
+            less.setattr(unchecked_calls, name, limit)
             model(text)
         assert calls == [2, 1]
         calls.clear()

@@ -17,7 +17,7 @@ from glasshead.model.transformer import Encoder, Transformer, TransformerConfig
 from glasshead.observe.exactness import check_exactness
 from glasshead.observe.hooks import attach_hooks
 from glasshead.observe.recording import observing
-from glasshead.observe.trace_storage import GrowingTensor, TensorStorage
+from glasshead.observe.tensor_storage import GrowingTensor, TensorStorage
 from tests.attention.hooks import Keep, Replace
 
 V, PAD = 31, 0
