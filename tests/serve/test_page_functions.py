@@ -108,6 +108,12 @@ FUNCTIONS = {
         "Float32Array.from({length: 48 * 36}, (_, n) => n % 36), 48, 36))": [24, 24, 1, 4, 35],
         "m.shrunk(Float32Array.of(1, 2, 3, 4, 5, 6), 2, 3).values.join()": "1,2,3,4,5,6",
     },
+    "views/look_strips": {
+        "[m.moreHeads({heads: [1, 2, 3], of: 3}, false),"
+        " m.moreHeads({heads: [1, 2, 3], of: 270}, false),"
+        " m.moreHeads({heads: [1, 2, 3], of: 3}, true)]":
+            ["All 3 heads", "The first 3 of 270 heads", "Fewer"],
+    },
     "views/look_answer": {
         # In a matrix there are no strips to tell of.
         "['lines', 'matrix'].map((shape) => m.captionOf({pin: {row: 1}, rows: [{}, {text: 'b'}],"

@@ -13,7 +13,9 @@ import { counted } from "./look_text.js";
  * @typedef {{
  *   layer: number, head: number, most: number, at: number, weights: (number | null)[],
  * }} RankedHead
- * @typedef {{word: number, besides_first: boolean, heads: RankedHead[]}} Ranking
+ * @typedef {{
+ *   word: number, of: number, besides_first: boolean, heads: RankedHead[],
+ * }} Ranking
  * @typedef {"from" | "to"} Way
  *
  * @typedef {{rows: number, cols: number, values: Float32Array}} Thumb

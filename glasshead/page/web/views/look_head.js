@@ -11,7 +11,9 @@ import { paintCard } from "./look_card.js";
 import { drawLegend, spokenLooks } from "./look_legend.js";
 import { arranged, paintLines } from "./look_lines.js";
 import { cellAt, laid, paintMatrix } from "./look_matrix.js";
-import { FEW, LABEL, paintStrips, stripButtons, stripsUnder } from "./look_strips.js";
+import {
+  FEW, LABEL, moreHeads, paintStrips, stripButtons, stripsUnder,
+} from "./look_strips.js";
 
 /** @import { Book } from "./look.js" */
 /** @import { Box, Lines, Look } from "./look_lines.js" */
@@ -143,7 +145,7 @@ export function headCard({ set, pick, cut, back, answer }) {
     }
     const ranking = book.dir === "to" && book.same ? book.to : book.from;
     more.hidden = !strips || (ranking?.heads.length ?? 0) <= FEW;
-    more.textContent = all ? t("look.rank.few") : t("look.rank.all", { n: ranking?.heads.length });
+    more.textContent = ranking && moreHeads(ranking, all);
     const place = lines ?? matrix;
     stage.style.width = `${place?.width}px`;
     stage.style.height = `${place?.height}px`;

@@ -4,6 +4,7 @@ import { fill, h, tip } from "../dom.js";
 import { pen } from "../paint.js";
 import { Scale } from "../scale.js";
 import { percent, t, three } from "../words.js";
+import { moreHeads } from "./look_strips.js";
 
 /** @import { Book } from "./look.js" */
 /** @import { RankedHead } from "./look_choice.js" */
@@ -55,7 +56,7 @@ export function rankCard({ set }) {
       heads.map((one, i) => row(one, values[i], book.rows, scale)),
     );
     more.hidden = ranked.heads.length <= FEW;
-    more.textContent = all ? t("look.rank.few") : t("look.rank.all", { n: ranked.heads.length });
+    more.textContent = moreHeads(ranked, all);
   }
 
   /**

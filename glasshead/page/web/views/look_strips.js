@@ -72,6 +72,15 @@ export function carriers(book) {
     .sort((a, b) => weight(b) - weight(a));
 }
 
+/** What shows more heads of a ranking, or fewer; it need not have all of a large model.
+ * @param {Ranking} ranking
+ * @param {boolean} all
+ */
+export function moreHeads({ heads, of }, all) {
+  if (all) return t("look.rank.few");
+  return t(of > heads.length ? "look.rank.most" : "look.rank.all", { n: heads.length, of });
+}
+
 /** @param {Book} book @param {boolean} all */
 function shownHeads(book, all) {
   const ranking = book.dir === "to" && book.same ? book.to : book.from;

@@ -109,6 +109,7 @@ add({
     "look.rank.to.nobody": "No other word does: only words after it could.",
     "look.rank.row": "Head {head}: most at {word}, {weight}",
     "look.rank.all": "All {n} heads",
+    "look.rank.most": "The first {n} of {of} heads",
     "look.rank.few": "Fewer",
     "look.cut": "Take something away",
     "look.cut.hint":
@@ -256,6 +257,7 @@ add({
     "look.rank.to.nobody": "没有别的词在看它：只有它后面的词才看得到它。",
     "look.rank.row": "头 {head}：最关注“{word}”，{weight}",
     "look.rank.all": "全部 {n} 个头",
+    "look.rank.most": "{of} 个头中的前 {n} 个",
     "look.rank.few": "收起",
     "look.cut": "拿掉一点试试",
     "look.cut.hint": "一个头看着某个词，不等于答案离不开它。拿掉它，看答案变不变。",
