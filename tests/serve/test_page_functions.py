@@ -114,6 +114,12 @@ FUNCTIONS = {
         " m.moreHeads({heads: [1, 2, 3], of: 3}, true)]":
             ["All 3 heads", "The first 3 of 270 heads", "Fewer"],
     },
+    "views/look_arcs": {
+        # In the middle of a straight curve, unless a word stands there.
+        "[[], [{x: 140, y: -9, w: 20, h: 18}]].map((boxes) => m.buttonPlace("
+        "[0, 0, 100, 0, 200, 0, 300, 0], boxes)).map(({x, covered}) => [Math.round(x), covered])":
+            [[150, 0], [102, 0]],
+    },
     "views/look_answer": {
         # In a matrix there are no strips to tell of.
         "['lines', 'matrix'].map((shape) => m.captionOf({pin: {row: 1}, rows: [{}, {text: 'b'}],"

@@ -7,11 +7,12 @@ import { curveOf } from "./look_lines.js";
 import { deserves } from "./look_strips.js";
 
 /** @import { Book } from "./look.js" */
-/** @import { Lines } from "./look_lines.js" */
+/** @import { Box, Lines } from "./look_lines.js" */
 /** @typedef {{at: number, weight: number, cut: boolean}} Arc */
 
 const SVG = "http://www.w3.org/2000/svg";
 const MOST = 3; // that can be cut by a click; the others are faint
+const HALF = 16; // pixels from the middle of a button to its edge
 const SCISSORS =
   "M5 2.5 13.6 14M15 2.5 6.4 14M4.6 17.6a2.2 2.2 0 1 1 0-4.4 2.2 2.2 0 0 1 0 4.4" +
   "M15.4 17.6a2.2 2.2 0 1 1 0-4.4 2.2 2.2 0 0 1 0 4.4";
@@ -62,6 +63,26 @@ function line(d, kind = "") {
   return node;
 }
 
+/** Where on a curve its button stands: as near to the middle as words and other buttons allow.
+ * @param {number[]} curve
+ * @param {Box[]} boxes that it should not cover
+ */
+export function buttonPlace([x1, y1, a, b, c, d, x2, y2], boxes) {
+  let best = { x: 0, y: 0, covered: Infinity };
+  for (const t of [0.5, 0.42, 0.58, 0.34, 0.66, 0.26, 0.74]) {
+    const [p, q] = [1 - t, t];
+    const x = p ** 3 * x1 + 3 * p * p * q * a + 3 * p * q * q * c + q ** 3 * x2;
+    const y = p ** 3 * y1 + 3 * p * p * q * b + 3 * p * q * q * d + q ** 3 * y2;
+    const covered = boxes.reduce((sum, box) => {
+      const wide = Math.min(x + HALF, box.x + box.w) - Math.max(x - HALF, box.x);
+      const high = Math.min(y + HALF, box.y + box.h) - Math.max(y - HALF, box.y);
+      return sum + Math.max(0, wide) * Math.max(0, high);
+    }, 0);
+    if (covered < best.covered) best = { x, y, covered };
+  }
+  return best;
+}
+
 /**
  * @param {Book} book
  * @param {Lines} lines
@@ -76,10 +97,11 @@ export function arcsOver(book, lines, { cut, back }) {
   const from = lines.boxes.rows[book.pin.row ?? 0];
   /** @type {HTMLElement[]} */
   const buttons = [];
+  const taken = [...new Set([...lines.boxes.rows, ...lines.boxes.cols])];
   arcs.forEach(({ at, weight, cut: severed }, n) => {
-    const [x1, y1, a, b, c, d, x2, y2] = curveOf(from, lines.boxes.cols[at], lines.same, lines.air);
-    const path = `M${x1} ${y1}C${a} ${b} ${c} ${d} ${x2} ${y2}`;
-    const middle = { x: (x1 + 3 * a + 3 * c + x2) / 8, y: (y1 + 3 * b + 3 * d + y2) / 8 };
+    const curve = curveOf(from, lines.boxes.cols[at], lines.same, lines.air);
+    const [x1, y1, ...rest] = curve;
+    const path = `M${x1} ${y1}C${rest.join(" ")}`;
     const words = { from: book.rows[book.pin.row ?? 0].text, to: book.cols[at].text };
     if (severed) {
       const ghost = line(path, "severed");
@@ -94,11 +116,13 @@ export function arcsOver(book, lines, { cut, back }) {
     const label = severed
       ? t("look.play.back", words)
       : t("look.play.arc", { ...words, weight: percent(weight) });
+    const place = buttonPlace(curve, taken);
+    taken.push({ x: place.x - HALF, y: place.y - HALF, w: 2 * HALF, h: 2 * HALF });
     buttons.push(
       h("button", {
         type: "button", class: `scissors ${severed ? "again" : ""}`, "aria-label": label,
         title: label, dataset: { word: words.to },
-        style: { left: `${middle.x}px`, top: `${middle.y}px` },
+        style: { left: `${place.x}px`, top: `${place.y}px` },
         onclick: () => (severed ? back(at) : snap(at, path)),
       }, svg(severed ? BACK : SCISSORS)),
     );
