@@ -7,6 +7,7 @@ library, of which only the folder `tests` is used.
 import importlib
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import random
 import re
 import sys
@@ -145,7 +146,9 @@ def _import(name: str) -> types.ModuleType:
             # A package that only some of the tests need, and no model.
             if error.name is None or error.name.startswith(("tests", "transformers")):
                 raise
-            sys.modules[error.name] = _Empty(error.name)
+            spec = importlib.machinery.ModuleSpec(error.name, None)
+            sys.modules[error.name] = importlib.util.module_from_spec(spec)
+            sys.modules[error.name].__class__ = _Empty
         except ImportError as error:
             missing = re.match(r"cannot import name '(\w+)' from '([\w.]+)'", str(error))
             if missing is None or hasattr(sys.modules[missing[2]], missing[1]):

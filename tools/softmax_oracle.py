@@ -54,7 +54,7 @@ class _Mode(TorchFunctionMode):
             return out
         if func in SOFTMAX:
             dim = (kwargs or {}).get("dim", args[1] if len(args) > 1 else None)
-            if dim not in (-1, out.dim() - 1):
+            if dim not in (-1, out.dim() - 1) or out.dim() < 2:
                 return out
             seen = Seen(where, out.detach().clone())
             self.found.append(seen)

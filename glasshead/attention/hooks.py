@@ -65,6 +65,7 @@ class AttentionCall:
     cross: bool  # whether it is cross-attention
     rounded_scores: bool  # whether the kernel keeps scores in q's dtype, not in float32
     lse: Tensor | None = None  # (B, H, T), if the kernel returns it
+    sinks: Tensor | None = None  # (H,) the score of a key that takes weight and has no value
     padding: Callable[[], Tensor | None] | None = None  # returns real_queries, if the mask cannot
     weights: Tensor | None = None  # (B, H, T, S), if the kernel returns them
     # Returns which rows (B | 1, H | 1, T | 1) gave all keys equal weight, because a mask hid every

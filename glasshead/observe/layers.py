@@ -12,16 +12,17 @@ from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.errors import ConfigError, RecordingError, did_you_mean
 
 __all__ = [
-    "calls_the_interface", "choose_layers", "find_layers", "layers_without_attention",
-    "select_layers", "unhookable_modules",
+    "calls_the_interface", "choose_layers", "find_layers", "is_named_for_attention",
+    "layers_without_attention",    "select_layers", "unhookable_modules",
 ]  # fmt: skip
 
 NAMED = re.compile("attention|attn|mha", re.IGNORECASE)
 # What code that computes attention calls.
 CALLS = frozenset({
     "softmax", "Softmax", "scaled_dot_product_attention", "multi_head_attention_forward",
-    "_flash_attention_forward", "flex_attention",
+    "_flash_attention_forward", "flex_attention", "ALL_ATTENTION_FUNCTIONS",
 })  # fmt: skip
+PRODUCTS = frozenset({"matmul", "bmm", "einsum", "baddbmm"})
 
 
 def find_layers(model: nn.Module) -> list[tuple[Layer, nn.Module]]:
@@ -51,16 +52,25 @@ def find_layers(model: nn.Module) -> list[tuple[Layer, nn.Module]]:
 
 def calls_the_interface(module: nn.Module) -> bool:
     """Whether the module's own code calls the attention interface of `transformers`."""
-    names = _used_names(type(module))
-    return "ALL_ATTENTION_FUNCTIONS" in names and not isinstance(module, MultiHeadAttention)
+    cls: Any = type(module)
+    names = _used_names(cls)
+    wanted = {"ALL_ATTENTION_FUNCTIONS", "get_interface"}
+    return wanted <= names and not isinstance(module, MultiHeadAttention)
 
 
 def computes_attention(module: nn.Module) -> bool:
-    """Whether the module is named for attention and its own code computes a softmax."""
+    """Whether the module's own code computes a softmax, and it is named for attention or computes a
+    product of matrices too."""
     if isinstance(module, nn.MultiheadAttention):
         return True
-    named = bool(NAMED.search(type(module).__name__))
-    return named and not CALLS.isdisjoint(_used_names(type(module)))
+    cls: Any = type(module)
+    names = _used_names(cls)
+    whole = is_named_for_attention(module) or not PRODUCTS.isdisjoint(names)
+    return whole and not CALLS.isdisjoint(names)
+
+
+def is_named_for_attention(module: nn.Module) -> bool:
+    return bool(NAMED.search(type(module).__name__))
 
 
 def unhookable_modules(model: nn.Module) -> dict[str, str]:

@@ -14,6 +14,7 @@ The weights that follow are compared with the softmax that the model computed.
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from glasshead.attention.hooks import AttentionCall, AttentionHook
 from glasshead.errors import AblationError
+from glasshead.observe.layers import is_named_for_attention
 from glasshead.observe.scores_of_products import (
     Product,
     SoftmaxCall,
@@ -41,7 +43,7 @@ PRODUCTS = {
     torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm, torch.einsum,
     torch.baddbmm, Tensor.baddbmm,
 }  # fmt: skip
-FUSED = F.scaled_dot_product_attention
+FUSED = torch._C._nn.scaled_dot_product_attention  # what `F` names so
 
 _running: list["_Watch"] = []  # the innermost one watches
 
@@ -76,7 +78,7 @@ def attach_operation_hooks(hooks: Mapping[nn.Module, AttentionHook]) -> Iterator
 def _enter(hook: AttentionHook, running: list[ExitStack], module: nn.Module, _: Any) -> None:
     stack = ExitStack()
     watch = _Watch(hook, find_heads(module))
-    stack.callback(watch.report)
+    stack.callback(partial(watch.report, is_named_for_attention(module)))
     stack.enter_context(watch)
     _running.append(watch)
     stack.callback(_running.pop)
@@ -96,7 +98,12 @@ def _after_torch_module(
     if isinstance(found, str):
         hook.missed(found)
     else:
-        hook.after(found, found.context)
+        _report(hook, found)
+
+
+def _report(hook: AttentionHook, call: AttentionCall) -> None:
+    cross = call.cross or (hook.layer is not None and hook.layer.kind == "cross")
+    hook.after(replace(call, cross=cross), call.context)
 
 
 class _Watch(TorchFunctionMode):
@@ -110,9 +117,9 @@ class _Watch(TorchFunctionMode):
         self.seen = 0
         self.problem: str | None = None
 
-    def report(self) -> None:
+    def report(self, attends: bool) -> None:
         """Tell the hook if the module ran and its attention could not be recorded, or a part."""
-        if self.problem or not self.seen:
+        if self.problem or (attends and not self.seen):
             self.hook.missed(self.problem or "no softmax in it is followed by a product")
 
     def __torch_function__(
@@ -156,7 +163,7 @@ class _Watch(TorchFunctionMode):
             self.problem = found
             return
         self.seen += 1
-        self.hook.after(found, found.context)
+        _report(self.hook, found)
 
 
 def _flatten(args: Any) -> Iterator[Any]:

@@ -18,7 +18,6 @@ number to their scores (padding, often), it gives them equal weight, and so do t
 leave such rows out.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -31,6 +30,14 @@ from torch import Tensor, nn
 from glasshead.attention.hooks import AttentionCall, AttentionHook, Layer
 from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.errors import ConfigError, RecordingError, did_you_mean
+from glasshead.observe.beams import follow_sentences, watch_beams
+from glasshead.observe.call_order import (
+    CallOrder,
+    PositionHook,
+    last_rows,
+    nearly_same,
+    new_rows,
+)
 from glasshead.observe.exactness import (
     CheckedRows,
     Checks,
@@ -39,7 +46,13 @@ from glasshead.observe.exactness import (
     checked_rows,
 )
 from glasshead.observe.hooks import attach_hooks
-from glasshead.observe.layers import layers_without_attention, select_layers, unhookable_modules
+from glasshead.observe.layers import (
+    find_layers,
+    layers_without_attention,
+    select_layers,
+    unhookable_modules,
+)
+from glasshead.observe.recorded_ids import finds_ids, record_ids
 from glasshead.observe.tensor_storage import GrowingTensor, TensorStorage
 from glasshead.observe.trace import Trace
 from glasshead.observe.trace_storage import (
@@ -49,6 +62,7 @@ from glasshead.observe.trace_storage import (
 )
 from glasshead.observe.transformers_hooks import check_kernel
 from glasshead.observe.unchecked_calls import UncheckedCall, check_calls, measure_calls
+from glasshead.observe.unseen import nothing_recorded, report_unseen
 
 __all__ = ["Progress", "check_exactness", "observing"]
 
@@ -116,75 +130,36 @@ def observing(
     if progress is not None:
         progress(0, len(selected))
     storage = TensorStorage(in_memory, folder, on_device)
-    recorder = _Recorder(trace, keep, storage, progress)
-    hooks = {m: _RecordHook(layer, m, recorder) for layer, m in selected}
-    with attach_hooks(hooks), _record_ids(model, trace):
+    every = find_layers(model)
+    recorder = _Recorder(trace, keep, storage, progress, CallOrder(len(every)))
+    hooks: dict[nn.Module, AttentionHook] = {
+        m: _RecordHook(layer, m, recorder) for layer, m in selected
+    }
+    if any(layer.kind == "cross" for layer, _ in selected):
+        others = (one for one in every if one[1] not in hooks)
+        hooks |= {m: PositionHook(x, recorder.order) for x, m in others if x.kind == "self"}
+    recorder.ids_of_model = ids is None and finds_ids(model)
+    with (
+        attach_hooks(hooks),
+        record_ids(model, trace),
+        recorder.order.watch(model, recorder.end_step),
+        watch_beams(model, recorder.begin_search, recorder.finish_search),
+    ):
         yield trace
         recorder.finish()
         for found in trace.layer_traces.values():
             found.finish = None
     if not recorder.calls:
-        raise RecordingError(
-            f"no attention layer of {trace.model} ran inside the `with`",
-            hint="call the model inside `with observing(model)`; if you did, its attention does "
-            "not go through the interface that hooks can see",
-        )
+        raise nothing_recorded(trace, recorder.missed)
+    if recorder.with_sinks:
+        trace.about = {**trace.about, "sinks": sorted(recorder.with_sinks)}
     without = layers_without_attention(model, [layer for layer, _ in selected])
     if without and wanted is None:
         trace.about = {**trace.about, "without_attention": without}
     unseen = recorder.missed | unhookable_modules(model)
     if unseen:
         trace.about = {**trace.about, "unseen": list(unseen)}
-        _report_unseen(trace, unseen, layers)
-
-
-def _report_unseen(trace: Trace, reasons: dict[str, str], layers: Any) -> None:
-    """Warn of attention that ran and cannot be recorded; raise if all was to be."""
-    n, names = len(trace.unseen), ", ".join(trace.unseen[:3])
-    more = f" and {n - 3} more" if n > 3 else ""
-    reason = reasons[trace.unseen[0]]
-    problem = f"{trace.model} also ran attention that cannot be recorded: {names}{more} ({reason})"
-    if layers == "all":
-        raise RecordingError(problem, hint="leave out layers='all' to record the rest")
-    if layers is None:
-        warnings.warn(f"{problem}; trace.unseen has all names", stacklevel=4)
-
-
-@contextmanager
-def _record_ids(model: nn.Module, trace: Trace) -> Iterator[None]:
-    """Set `trace.ids` to the ids that the token embedding gets, if they are not known."""
-    embedding = _token_embedding(model)
-    if trace.ids is not None or embedding is None:
-        yield
-        return
-    known: list[Tensor] = []
-
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def add(module: nn.Module, args: tuple[Any, ...]) -> None:
-        new = args[0] if args else None
-        if not isinstance(new, Tensor) or new.dim() != 2 or new.is_floating_point():
-            return
-        known.append(new.detach().clone())
-        fits = len({len(x) for x in known}) == 1
-        trace.ids = torch.cat(known, 1) if fits else None
-
-    handle = embedding.register_forward_pre_hook(add)
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
-def _token_embedding(model: nn.Module) -> nn.Module | None:
-    """Return the embedding of the only text that a model reads."""
-    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
-        return None
-    find = getattr(model, "get_input_embeddings", lambda: getattr(model, "embedding", None))
-    try:
-        found = find()
-    except NotImplementedError:
-        return None
-    return found if isinstance(found, nn.Embedding) else None
+        report_unseen(trace, unseen, layers)
 
 
 class _RecordHook(AttentionHook):
@@ -217,10 +192,15 @@ class _Recorder:
     """Adds the calls of all layers to the trace, and checks them, many at a time."""
 
     def __init__(
-        self, trace: Trace, keep: str, storage: TensorStorage, progress: Progress | None
-    ) -> None:
+        self, trace: Trace, keep: str, storage: TensorStorage, progress: Progress | None,
+        order: CallOrder,
+    ) -> None:  # fmt: skip
         self.trace, self.keep, self.storage, self.progress = trace, keep, storage, progress
         self.calls = 0
+        self.order = order
+        self.ids_of_model = False  # whether the trace's ids are those that the model gets
+        self._searching = False  # by beams, which change places
+        self.with_sinks: set[int] = set()  # layers
         self.missed: dict[str, str] = {}  # modules that ran and could not be recorded, and why
         self._checks = Checks()
         self._held: list[UncheckedCall] = []
@@ -233,20 +213,33 @@ class _Recorder:
     def add(self, layer: Layer, call: AttentionCall) -> None:
         """Add one call of a layer to its trace."""
         check_shapes(layer, call)
-        (B, H, T, _), S, device = call.q.shape, call.k.shape[2], call.q.device
+        found, S = self.trace.layer_traces.get(layer.index), call.k.shape[2]
+        known = 0 if found is None or found.layer.kind == "cross" else found.shape[2]
+        layer = self.order.use(layer, call.q.shape[2], S, known)
         found = self.trace.layer_traces.get(layer.index)
+        if (layer if found is None else found.layer).kind == "self":
+            self.order.note(layer, call.q.shape[2], S)
+        n_rows = call.q.shape[2]
+        if found is not None:
+            position = self.order.position(found.layer, n_rows)
+            n = new_rows(found.shape[2], found.layer, call, position)
+            read_again = call.q[:, :, : n_rows - n].detach()
+            call = last_rows(call, n)
+        (B, H, T, _), device = call.q.shape, call.q.device
         # Copies: what the model runs next may overwrite the originals.
         q, v, k = (x.detach().clone() for x in (call.q, call.v, call.k))
         if found is None:
-            if (kind := _kind(call)) != layer.kind:
+            if (kind := _kind(call)) != layer.kind or layer.index >= self.order.n_layers:
                 layer = replace(layer, kind=kind)
                 self.trace.replace_layer(layer)
             found = LayerTrace(layer, (B, H, T, S), device=str(device), finish=self.finish)
             self.trace.layer_traces[layer.index] = found
             row = key = 0
         else:
-            row, key = found.shape[2], self._first_key(found, k, T)
+            row, key = found.shape[2], self._first_key(found, k, T, read_again, call)
             found.shape = (B, H, row + T, key + S)
+        if call.sinks is not None:
+            self.with_sinks.add(layer.index)
         if self.keep != "statistics":
             self._store(found, q, k)
         rows = checked_rows(T)
@@ -290,7 +283,31 @@ class _Recorder:
         if held[0].q.is_cpu:
             self._checks.raise_failed()
 
-    def _first_key(self, found: LayerTrace, k: Tensor, T: int) -> int:
+    def end_step(self) -> None:
+        """Note that one forward of the model has ended."""
+        rows = [x.shape[2] for x in self.trace.layer_traces.values() if x.layer.part != "encoder"]
+        self.trace.end_step(max(rows, default=0))
+
+    def begin_search(self) -> None:
+        """Note that beams change their places from now on."""
+        self._check()
+        self._before = {i: len(x.calls) for i, x in self.trace.layer_traces.items()}
+        self._searching = True
+
+    def finish_search(self, places: Tensor, sentences: Tensor, slots: int) -> None:
+        """Put the rows together that belong to the sentences which were found."""
+        self.finish()
+        self._searching = False
+        for index, found in self.trace.layer_traces.items():
+            if found.shape[0] == slots and not self._before.get(index):
+                follow_sentences(found, places, index in self.with_sinks)
+                self._buffers.pop(index, None)
+        if self.ids_of_model:
+            self.trace.ids = sentences[:, : max(self.trace.step_ends, default=0)]
+
+    def _first_key(
+        self, found: LayerTrace, k: Tensor, T: int, read_again: Tensor, call: AttentionCall
+    ) -> int:
         """Return at which recorded key the keys of a further call start; raise if they differ."""
         if self.keep != "tensors":
             raise RecordingError(
@@ -310,7 +327,15 @@ class _Recorder:
             old, new = found.k[:, :, start:], k[:, :, :again]
             if old.device != new.device:
                 self.storage.finish()
-            same = (old.to(new) == new).all()
+            old = old.to(new)
+            same = nearly_same(old, new) if cross else (old == new).all()
+            if n := read_again.shape[2]:
+                assert found.q is not None
+                queries = nearly_same(found.q[:, :, :n].to(read_again), read_again)
+                if (keys := call.mask.keys) is not None:  # padding may read anything
+                    old, new = (x * keys[:, None, :again, None] for x in (old, new))
+                same = nearly_same(old, new) & queries
+            same = same | self._searching
         self._checks.add_keys(found.layer, known, S, same)
         if same.is_cpu:
             self._checks.raise_failed()

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from glasshead.attention.hooks import Layer
 from glasshead.errors import ConfigError, InputError
-from glasshead.observe.trace import Trace, check_index
+from glasshead.observe.slices import check_index
+from glasshead.observe.trace import Trace
 from glasshead.observe.trace_storage import LayerTrace
 
 __all__ = ["rollout"]

@@ -15,7 +15,7 @@ Nothing of size T x S is kept: each answer is computed from queries, keys and lo
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -28,7 +28,9 @@ from glasshead.errors import InputError, RecordingError
 from glasshead.observe.cell_cache import CellCache
 from glasshead.observe.head_tables import find_table, mean_tables
 from glasshead.observe.pooling import Cells, compute_cells, pool_overview
+from glasshead.observe.slices import check_index, check_size, overlap, span
 from glasshead.observe.statistics import HeadStatistics, cell_side
+from glasshead.observe.stream import Step, stream_steps
 from glasshead.observe.trace_storage import LayerTrace
 from glasshead.observe.unchecked_calls import measure_layers
 from glasshead.observe.viewer import show_trace
@@ -92,6 +94,8 @@ class Trace:
         self._pages = CellCache(max(1, cache_bytes // (2 * 4 * PAGE**2)))
         self._overviews = CellCache(OVERVIEWS)
         self._computing = Lock()
+        self.step_ends: list[int] = []  # rows that are known after each forward
+        self.on_step: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
         """Summarize what was recorded.
@@ -199,8 +203,8 @@ class Trace:
         """Return the exact weights of queries `rows` at keys `cols`, each a slice or one index."""
         stored = self.layer_trace(layer)
         B, H, T, S = stored.shape
-        r, c = _span("rows", rows, T), _span("cols", cols, S)
-        _check_size("the tile", r.stop - r.start, c.stop - c.start)
+        r, c = span("rows", rows, T), span("cols", cols, S)
+        check_size(MAX_CELLS, "the tile", r.stop - r.start, c.stop - c.start)
         return stored.tile(check_index("batch", batch, B), check_index("head", head, H), r, c)
 
     def row(self, layer: int | str, head: int, query: int, batch: int = 0) -> Tensor:
@@ -240,7 +244,7 @@ class Trace:
         """Return all weights of a layer, (B, H, T, S); for short texts."""
         stored = self.layer_trace(layer)
         B, H, T, S = stored.shape
-        _check_size(f"layer {layer}", B, H, T, S)
+        check_size(MAX_CELLS, f"layer {layer}", B, H, T, S)
         every = slice(0, T), slice(0, S)
         maps = [stored.tile(b, h, *every) for b in range(B) for h in range(H)]
         return torch.stack(maps).view(B, H, T, S)
@@ -286,16 +290,16 @@ class Trace:
         B, H, T, S = stored.shape
         level = check_index("level", level, self.levels(layer))
         batch, head = check_index("batch", batch, B), check_index("head", head, H)
-        r = _span("rows", rows, -(-T >> level) if T else 0)
-        c = _span("cols", cols, -(-S >> level) if S else 0)
+        r = span("rows", rows, -(-T >> level) if T else 0)
+        c = span("cols", cols, -(-S >> level) if S else 0)
         size = r.stop - r.start, c.stop - c.start
-        _check_size("the map", *size)
+        check_size(MAX_CELLS, "the map", *size)
         mean = torch.empty(size)
         top = torch.empty_like(mean)
         for i in range(r.start // PAGE, -(-r.stop // PAGE)):
             for j in range(c.start // PAGE, -(-c.stop // PAGE)):
                 page = self._page(stored, batch, head, level, i, j, hide_sink)
-                here, there = _overlap(r, i), _overlap(c, j)
+                here, there = overlap(r, i, PAGE), overlap(c, j, PAGE)
                 mean[here[0], there[0]] = page.mean[here[1], there[1]]
                 top[here[0], there[0]] = page.max[here[1], there[1]]
         return Cells(mean, top)
@@ -340,6 +344,20 @@ class Trace:
         """The memory of the cached pages and overviews."""
         return self._pages.bytes + self._overviews.bytes
 
+    def end_step(self, rows: int) -> None:
+        """Note that a forward of the model ended, after which so many rows are known."""
+        if rows > max(self.step_ends, default=0):
+            self.step_ends.append(rows)
+            if self.on_step is not None:
+                self.on_step()
+
+    def stream(self, write: Callable[[], object] | None = None) -> Iterator[Step]:
+        """Yield the rows that each forward added; with `write`, while it makes the model write:
+
+        for step in trace.stream(lambda: model.generate(ids)): step.row(layer=1, head=3)
+        """
+        return stream_steps(self, write)
+
     def save(self, path: str | Path) -> None:
         """Write everything to one .glass file."""
         from glasshead.observe.glass_file import write_glass
@@ -365,36 +383,3 @@ def open_glass(path: str | Path) -> Trace:
     from glasshead.observe.glass_file import read_glass
 
     return read_glass(Path(path))
-
-
-def _overlap(part: slice, page: int) -> tuple[slice, slice]:
-    """Return where a page lies in the answer, and where the answer lies in the page."""
-    start, stop = max(part.start, page * PAGE), min(part.stop, (page + 1) * PAGE)
-    return (
-        slice(start - part.start, stop - part.start),
-        slice(start - page * PAGE, stop - page * PAGE),
-    )
-
-
-def _span(name: str, part: slice | int, size: int) -> slice:
-    if not isinstance(part, slice):
-        part = slice(at := check_index(name, part, size), at + 1)
-    start, stop, step = part.indices(size)
-    if step != 1:
-        raise InputError(f"{name} has step {step}", hint="leave the step out: it must be 1")
-    return slice(start, max(start, stop))
-
-
-def check_index(name: str, value: int, size: int) -> int:
-    """Return an index from 0; raise if it is out of range. Negative ones count from the end."""
-    if -size <= value < size:
-        return value % size
-    raise InputError(f"{name} {value} does not exist", hint=f"there are {size}, counted from 0")
-
-
-def _check_size(what: str, *size: int) -> None:
-    if (n := math.prod(size)) > MAX_CELLS:
-        raise InputError(
-            f"{what} has {' x '.join(map(str, size))} = {n:,} numbers, more than {MAX_CELLS:,}",
-            hint="take a smaller tile, or pool the weights with cells(layer, head, level)",
-        )

@@ -6,6 +6,7 @@ While a hook is attached, that function is returned with the hooks around it. Th
 other names, so registering a name of ours could change what they compute.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,16 +22,19 @@ from glasshead.attention.mask import Mask
 from glasshead.attention.scores import Scoring
 from glasshead.errors import AblationError, MaskError, RecordingError
 from glasshead.observe.kernel_lse import collect_lse, keep_lse
+from glasshead.observe.kernel_masks import FLASH, count_filled, flash_rule, flex_mask
 
 __all__ = ["attach_transformers_hooks", "check_kernel", "parse_mask"]
 
-KERNELS = ("sdpa", "eager")
+KERNELS = ("sdpa", "eager", *FLASH, "flex_attention")
 HIDES = -1e4  # numbers in a mask that hide a pair: exp(-1e4) is 0 beside the other keys of a row
 ABSORBS = -1e8  # scores of common size vanish when such a number is added to them in float32
 
 _hooks: dict[nn.Module, tuple[AttentionHook, ...]] = {}
+_interfaces: list[Any] = []  # whose functions run with hooks
 _hiding = 0  # how many of them hide pairs
 _masks: list[tuple[Tensor, "ParsedMask"]] = []  # the latest, and what they parse to
+_answers: list[tuple[Any, str, Any]] = []  # what else was read from the latest
 
 
 @contextmanager
@@ -39,10 +43,12 @@ def attach_transformers_hooks(hooks: Mapping[nn.Module, AttentionHook]) -> Itera
     global _hiding
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-    interface: Any = ALL_ATTENTION_FUNCTIONS
-    if not _hooks:
-        # On the one object that all models use, not on its class.
-        interface.get_interface = partial(_get_with_hooks, type(interface).get_interface, interface)
+    for interface in (ALL_ATTENTION_FUNCTIONS, *map(_own_interface, hooks)):
+        # On the object that all models use, and those that a few have besides; not on the class.
+        if interface is not None and "get_interface" not in vars(interface):
+            get = partial(_get_with_hooks, type(interface).get_interface, interface)
+            interface.get_interface = get
+            _interfaces.append(interface)
     for module, hook in hooks.items():
         _hooks[module] = (*_hooks.get(module, ()), hook)
     hiding = sum(hook.hides for hook in hooks.values())
@@ -57,8 +63,15 @@ def attach_transformers_hooks(hooks: Mapping[nn.Module, AttentionHook]) -> Itera
             if left:
                 _hooks[module] = left
         if not _hooks:
-            del interface.get_interface
+            for interface in _interfaces:
+                del interface.get_interface
+            _interfaces.clear()
             _masks.clear()
+            _answers.clear()
+
+
+def _own_interface(module: nn.Module) -> Any:
+    return getattr(sys.modules[type(module).__module__], "ALL_ATTENTION_FUNCTIONS", None)
 
 
 def check_kernel(where: str, name: str | None) -> None:
@@ -94,9 +107,12 @@ class _KernelCall(NamedTuple):
 
         It then aligns queries with the first keys, not with the last ones.
         """
+        return self.kernel == "sdpa" and self.wants_causal and self.q.shape[2] > 1
+
+    @property
+    def wants_causal(self) -> bool:
         causal = self.options.get("is_causal")
-        causal = getattr(self.module, "is_causal", True) if causal is None else causal
-        return self.kernel == "sdpa" and bool(causal) and self.q.shape[2] > 1
+        return bool(getattr(self.module, "is_causal", True) if causal is None else causal)
 
 
 def _attend(
@@ -152,14 +168,24 @@ def _run_hooks(
         dtype = torch.get_autocast_dtype(q.device.type)
         q, k, v = (x.to(dtype) for x in (q, k, v))
     T, cross = q.shape[2], any(_is_cross(hook) for hook in hooks)
+    sinks = call.options.get("s_aux")
+    if len(q) == 1 < len(k):  # queries that are learned are the same for all
+        q = q.expand(len(k), -1, -1, -1)
     causal = mask is None and call.is_causal
-    if causal:
-        k, v = k[:, :, :T], v[:, :, :T]
+    if call.kernel == "flex_attention":
+        mask = _read_once(mask, lambda: flex_mask(mask, T, k.shape[2], q.device))
+    filled = T if causal else _count_filled(call.kernel, mask, T, k.shape[2], cross)
+    if filled < k.shape[2]:
+        k, v = k[:, :, :filled], v[:, :, :filled]
+        mask = _read_once(mask, lambda: mask[..., :filled]) if isinstance(mask, Tensor) else mask
     given = context = out[0].transpose(1, 2)  # (B, H, T, D)
 
     def describe() -> tuple[Mask, Scoring]:
         _check_recordable(_where(hooks), call, mask)
-        rules, scoring = _mask_and_scoring(_where(hooks), mask, causal, q, k, call.options)
+        known = None
+        if call.kernel in FLASH:
+            known = flash_rule(mask, call.wants_causal, call.options, T, k.shape[2])
+        rules, scoring = _mask_and_scoring(_where(hooks), mask, causal, q, k, call.options, known)
         if autocast and call.kernel == "sdpa" and scoring.bias is not None:
             scoring = replace(scoring, bias=scoring.bias.to(q.dtype))
         return rules, scoring
@@ -167,8 +193,11 @@ def _run_hooks(
     finished = AttentionCall(
         q, k, v, given, describe, cross, rounded_scores=call.kernel != "sdpa",
         padding=partial(_real_queries, call.mask, T, cross),
-        weights=out[1] if len(out) > 1 and isinstance(out[1], Tensor) else None,
-        flat=partial(_flat_rows, mask, emptied), lse=lse,
+        # With sinks some models return weights before, some after the sinks took theirs.
+        weights=out[1] if sinks is None and isinstance(out[1], Tensor) else None,
+        # A sink takes all the weight of a row whose keys are hidden.
+        flat=None if sinks is not None else partial(_flat_rows, mask, emptied),
+        lse=lse, sinks=sinks,
     )  # fmt: skip
     if emptied is not None:
         context = context.masked_fill(emptied[..., None], 0)
@@ -177,9 +206,28 @@ def _run_hooks(
     return None if context is given else context
 
 
+def _count_filled(kernel: str, mask: Any, T: int, S: int, cross: bool) -> int:
+    """Return how many of the keys are filled; caches of a fixed size have places to spare."""
+    allowed = None if cross or kernel in FLASH or T >= S else _to_bool(mask)
+    if allowed is None:
+        return S
+    found: int = _read_once(mask, lambda: count_filled(allowed, T, S), "filled")
+    return found
+
+
+def _read_once(mask: Any, read: Callable[[], Any], kind: str = "") -> Any:
+    """Return what `read` returns; the layers of a model share their mask, and the answer."""
+    for known, what, found in _answers:
+        if known is mask and what == kind and mask is not None:
+            return found
+    found = read()
+    _answers[:] = [*_answers[-7:], (mask, kind, found)]
+    return found
+
+
 def _flat_rows(mask: Any, emptied: Tensor | None) -> Tensor | None:
     """Return the rows with equal weight on all keys; those that hooks emptied have weight 0."""
-    flat = _parse_once(mask).flat if isinstance(mask, Tensor) else None
+    flat = _parse_once(mask).flat if isinstance(mask, Tensor) and mask.dim() > 2 else None
     return flat if flat is None or emptied is None else flat & ~emptied
 
 
@@ -207,11 +255,14 @@ def _real_queries(mask: Any, T: int, cross: bool) -> Tensor | None:
 
 
 def _mask_and_scoring(
-    where: str, mask: Tensor | None, causal: bool, q: Tensor, k: Tensor, options: dict[str, Any]
-) -> tuple[Mask, Scoring]:
+    where: str, mask: Tensor | None, causal: bool, q: Tensor, k: Tensor, options: dict[str, Any],
+    known: Mask | None,
+) -> tuple[Mask, Scoring]:  # fmt: skip
     """Return the arguments of the kernel as a Mask and a Scoring."""
     (B, H, T, _), S = q.shape, k.shape[2]
-    rules, bias = (Mask(causal=causal), None) if mask is None else _parse_once(mask)[:2]
+    rules, bias = (known or Mask(causal=causal)), None
+    if known is None and mask is not None:
+        rules, bias = _parse_once(mask)[:2]
     extra = options.get("position_bias")
     if extra is not None:
         extra = extra[..., :S]
@@ -245,7 +296,6 @@ def _check_recordable(where: str, call: _KernelCall, mask: Any) -> None:
     given = {name for name, value in call.options.items() if value is not None}
     reasons = {
         f"it calls its attention with {len(call.args)} unnamed options": bool(call.args),
-        "it has attention sinks: part of each row's weight goes to no key": "s_aux" in given,
         "its keys are in a paged cache": "cache" in given,
         f"its mask is a {type(mask).__name__}": not (mask is None or isinstance(mask, Tensor)),
     }
@@ -260,7 +310,7 @@ def _check_recordable(where: str, call: _KernelCall, mask: Any) -> None:
 def _check_hiding(where: str, call: _KernelCall) -> None:
     mask, S = call.mask, call.k.shape[2]
     fits = isinstance(mask, Tensor) and mask.dim() == 4 and mask.shape[3] in (1, S)
-    if call.kernel not in KERNELS:
+    if call.kernel not in ("sdpa", "eager"):
         reason, hint = f"it runs on '{call.kernel}'", "use sdpa or eager"
     elif mask is not None and not fits:
         reason, hint = (

@@ -66,8 +66,13 @@ class UncheckedCall:
         return (
             *_same_rules(self.layer_trace, self.q, self.k, self.mask, self.scoring),
             self.rows.v.shape, self.rows.context.dtype, self.lse is None, id(self.flat),
-            weights is None,
+            weights is None, id(self.call.sinks),
         )  # fmt: skip
+
+
+def _add_sinks(lse: Tensor, sinks: Tensor | None) -> Tensor:
+    """Return the log-sum-exp over the keys and a sink of each head."""
+    return lse if sinks is None else torch.logaddexp(lse, sinks.detach().to(lse)[:, None])
 
 
 def check_calls(calls: Iterable[UncheckedCall], checks: Checks, keep_lse: bool) -> None:
@@ -79,9 +84,9 @@ def check_calls(calls: Iterable[UncheckedCall], checks: Checks, keep_lse: bool) 
         lse = None
         if first.lse is not None:
             lse = _hide_empty_rows(_cat([call.lse for call in some]), mask, n, first.k.shape[2])
-        elif keep_lse:
+        elif keep_lse or first.call.sinks is not None:
             found = [recompute(x.q, x.k, mask, scoring, lse=True)[1] for x in some]
-            lse = _cat(found)
+            lse = _add_sinks(_cat(found), first.call.sinks)
         if lse is not None:
             for call, part in zip(some, lse.chunk(n), strict=True):
                 call.lse = part
