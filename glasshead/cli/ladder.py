@@ -32,7 +32,8 @@ def ladder(
         int, option("--seeds", "N", "How often each is trained, for error bars.", min=1)
     ] = 1,
     text: Annotated[
-        str | None, option("--text", "FILE", "Your text [default: generated stories]")
+        str | None,
+        option("--text", "FILE", "Your text, or ci: built in [default: generated stories]"),
     ] = None,
     out: Annotated[
         Path, option("--out", "DIR", "The folder for ladder.png and ladder.json.")
@@ -47,7 +48,7 @@ def ladder(
     \b
     Examples:
       glasshead ladder
-      glasshead ladder --rungs 1,3-7 --seeds 3
+      glasshead ladder --text ci --rungs 1,3-7 --seeds 3
       glasshead ladder --text my.txt --steps 500 --out runs/mine
 
     Rungs 1 to 10 take a minute or two on one core of a CPU.

@@ -35,6 +35,7 @@ from glasshead.training.start import unused_path
 
 __all__ = ["Climb", "LadderText", "Point", "Summary", "climb", "read_text", "summaries"]
 
+CI = Path(__file__).parents[1] / "text" / "ci.txt"  # where it is from: ci_notice.txt
 STORIES = 10_000  # of the generated text: some 320,000 characters
 POINTS = 20  # on a curve
 CURVE_BATCHES = 20  # to a point of it, or fewer if they cover the text
@@ -71,7 +72,12 @@ class LadderText:
 
 
 def read_text(source: str | None, report: Report | None = None) -> LadderText:
-    """Read a file, or whatever `glasshead train` reads; generate stories when None."""
+    """Read a file, or whatever `glasshead train` reads; generate stories when None.
+
+    "ci" is a selection of ci that is part of the package, unless there is a file of that name.
+    """
+    if source == "ci" and not Path(source).exists():
+        source = str(CI)
     if source is None:
         name, text = "tinyworld", "\n".join(corpus(STORIES, "zh"))
     else:

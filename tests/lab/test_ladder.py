@@ -237,6 +237,16 @@ def test_the_generated_text_is_chinese_and_the_same_every_time(monkeypatch):
     assert read_text(None).corpus.fingerprint == text.corpus.fingerprint
 
 
+def test_the_ci_that_is_built_in_is_small_and_knows_the_prompts(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    data = read_text("ci")
+    assert ladder.CI.stat().st_size <= 300_000
+    assert set("春江往事") <= set(data.tokenizer.characters)
+    assert data.about["characters"] > 100_000
+    (tmp_path / "ci").write_text("a file of that name comes first" * 9)
+    assert read_text("ci").about["characters"] == 9 * 31
+
+
 def test_the_bigram_table_learns_the_original_s_text(data):
     text = read_text(str(data / "text" / "ci.txt.xz"))
     assert text.about == {

@@ -163,7 +163,7 @@ def _with_role(each: Parameter, role: str) -> Parameter:
 # What a text about a mask says, and what True, 1 or "set" then means.
 _KEEP_WORDS = (
     r"may attend|can attend|to attend|attended|attend to|allowed|keep|kept|visible|real|valid"
-    r"|not masked|unmasked|participate|see\b|look at|attends?\b|take part"
+    r"|not masked|unmasked|participate|see\b|look at|attends?\b|takes? part"
     r"|(?:may|can) (?:be )?(?:look|seen)|looked at"
 )
 _HIDE_WORDS = (
