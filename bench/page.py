@@ -146,7 +146,8 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=list(CHROMIUM))
         page = browser.new_page(locale="en-US", viewport={"width": 1440, "height": 900})
         with live(root) as found:
-            found.app.state.library.open("long.glass").trace.cells(0, 0, 10)  # seconds, once
+            trace = found.app.state.library.open("long.glass").trace
+            trace.cells(0, 0, trace.levels(0) - 1)  # seconds, once
             views = [first_view(page, found.url) for _ in range(args.tries)]
             cuts = [cut(page, found.url) for _ in range(args.tries)]
             place = f"{0.6 * args.tokens:.0f},{0.7 * args.tokens:.0f},-5.5"
