@@ -13,19 +13,21 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Callable
 from functools import lru_cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from glasshead import messages
 from glasshead.errors import ConfigError
 
 if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "SAFE_ISA", "amx_crashes", "count_cores", "cpu_flags", "cpu_name", "find_compiler",
+    "SAFE_ISA", "amx_crashes", "count_cores", "cpu_flags", "cpu_name", "find_compiler", "mps_fault",
     "pick_device", "settle_half_precision", "triton_works",
 ]  # fmt: skip
 
@@ -96,25 +98,63 @@ def amx_crashes() -> bool:
     """Return whether half precision crashes; tried once per torch, kernel and processor."""
     if "amx_tile" not in cpu_flags():
         return False
+
+    def try_it() -> bool | None:
+        clean = {name: value for name, value in os.environ.items() if name != "ONEDNN_MAX_CPU_ISA"}
+        probe = [sys.executable, "-c", _PROBE]
+        code = subprocess.run(probe, capture_output=True, env=clean).returncode
+        return None if code > 0 else code < 0  # by a signal; or torch could not be tried
+
     here = f"torch {version('torch')}, {platform.release()}, {platform.processor()}"
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glasshead/amx.json"
+    return bool(_remember("amx.json", here, try_it))
+
+
+def _remember(name: str, here: str, try_it: Callable[[], bool | str | None]) -> bool | str | None:
+    """Return what was found on this machine before, or what `try_it` finds; None is not stored."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glasshead" / name
     try:
         known = json.loads(cache.read_text(encoding="utf-8"))
-        if isinstance(known, dict) and isinstance(known.get(here), bool):
+        if isinstance(known, dict) and isinstance(known.get(here), bool | str):
             return known[here]
     except (OSError, ValueError):
         pass
-    clean = {name: value for name, value in os.environ.items() if name != "ONEDNN_MAX_CPU_ISA"}
-    code = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, env=clean).returncode
-    crashes = code < 0  # by a signal
-    if code > 0:
-        return False  # torch could not be tried: nothing to cache
-    try:
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        cache.write_text(json.dumps({here: crashes}), encoding="utf-8")
-    except OSError:
-        pass  # without a cache, the next start takes two seconds longer
-    return crashes
+    found = try_it()
+    if found is not None:
+        try:
+            cache.parent.mkdir(parents=True, exist_ok=True)
+            cache.write_text(json.dumps({here: found}), encoding="utf-8")
+        except OSError:
+            pass  # without a cache, the next start takes longer
+    return found
+
+
+@lru_cache
+def mps_fault() -> str:
+    """Return what mps gets wrong beside the CPU, "" if nothing; tried once per torch and system.
+
+    The check runs in a process of its own, as it may end it.
+    """
+    check = [sys.executable, "-m", "glasshead.lab.device_check", "mps"]
+
+    def try_it() -> str:
+        done = subprocess.run(check, capture_output=True, text=True, encoding="utf-8")
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return last if done.returncode else done.stdout.strip()
+
+    return str(_remember("mps.json", f"torch {version('torch')}, {platform.platform()}", try_it))
+
+
+def _mps_works() -> bool:
+    """Return whether mps may be picked; say the reason once if not."""
+    fault = mps_fault()
+    if fault and not _SAID:
+        _SAID.append(fault)
+        line = f"mps is not used, because it computes something else than the CPU: {fault}"
+        print(messages.translate(line), file=sys.stderr)
+    return not fault
+
+
+_SAID: list[str] = []
 
 
 def pick_device(name: str) -> "torch.device":
@@ -122,7 +162,9 @@ def pick_device(name: str) -> "torch.device":
     import torch
 
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() and _mps_works() else "cpu")
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -133,6 +175,8 @@ def pick_device(name: str) -> "torch.device":
         raise ConfigError(
             f"device '{name}' computes nothing", hint="use --device cpu, cuda or cuda:1"
         )
+    if device.type == "mps" and torch.backends.mps.is_available():
+        return device
     if device.type not in ("cpu", "cuda"):
         raise ConfigError(f"device '{name}' is not supported", hint="use --device cpu")
     n_gpus = torch.cuda.device_count()

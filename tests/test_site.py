@@ -5,14 +5,18 @@ import re
 import shutil
 import subprocess
 import sys
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from urllib.parse import quote
 
 import pytest
 
 from docs._build.imports import ROOT
 from glasshead.cli import COMMANDS
+from tests.serve.conftest import browser  # noqa: F401  # a fixture
 
 pytestmark = pytest.mark.deep
 
@@ -74,7 +78,7 @@ def test_what_is_loaded_from_elsewhere_is_found():
 def test_both_languages_have_every_page(site):
     chinese = {p.relative_to(site / "zh") for p in (site / "zh").rglob("*.html")}
     pages = {p.relative_to(site) for p in site.rglob("*.html")}
-    english = {p for p in pages if p.parts[0] != "zh"}
+    english = {p for p in pages if p.parts[0] not in ("zh", "live")}
     assert english - {Path("404.html")} == chinese - {Path("404.html")}
     for name, word in (("index.html", "课程"), ("reference/cli.html", "选项")):
         assert word in (site / "zh" / name).read_text(encoding="utf-8")
@@ -88,6 +92,46 @@ def test_the_reference_has_every_command_and_lesson(site):
     assert {p.stem for p in (site / "lessons").glob("[0-9]*.html")} == lessons
     python = (site / "reference/python/attention.html").read_text(encoding="utf-8")
     assert "MultiHeadAttention" in python
+
+
+@pytest.fixture(params=["file", "server"])
+def address(request, site):
+    """The site as it lies, and behind a static server."""
+    if request.param == "file":
+        yield site.as_uri()
+        return
+    handler = partial(Quiet, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("page", ["index.html", "zh/index.html"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_visitor_cuts_an_arc_on_the_front_page(browser, address, page, width):  # noqa: F811  # noqa: F811
+    context = browser.new_context(viewport={"width": width, "height": 844})
+    tab, asked = context.new_page(), []
+    tab.on("request", lambda request: asked.append(request.url))
+    tab.goto(f"{address}/{page}")
+    model = tab.frame_locator("iframe.living")
+    before = model.locator(".answer .large b").first.text_content()
+    model.locator(".scissors").first.click()
+    model.locator(".answer .both").wait_for()
+    model.locator(".answer button").first.click()  # in every head
+    tab.wait_for_timeout(0)
+    assert before in ("kitten", "小猫")
+    changed = model.locator(".answer .both b").last
+    changed.filter(has_not_text=before).wait_for()
+    assert {re.match(r"\w+:(//127\.0\.0\.1:\d+)?", url)[0] for url in asked} <= {
+        "file:", "blob:", "data:", re.match(r"\w+:(//127\.0\.0\.1:\d+)?", address)[0]
+    }  # fmt: skip
+    context.close()
 
 
 @pytest.mark.skipif(BROWSER is None, reason="needs Chromium")

@@ -2,10 +2,14 @@
 
 import errno
 import os
+import subprocess
+import sys
 from contextlib import nullcontext
 
 import pytest
 
+from glasshead.files import writing
+from glasshead.files.locking import try_lock
 from glasshead.files.writing import atomic_write
 
 
@@ -22,3 +26,37 @@ def test_a_disk_that_cannot_hold_a_file_is_an_error(tmp_path, monkeypatch, numbe
     with fails, atomic_write(path) as file:
         file.write(b"new")
     assert path.read_text() == ("new" if tolerated else "old")
+
+
+def test_a_file_that_is_open_elsewhere_is_replaced_when_it_is_closed(tmp_path, monkeypatch):
+    """As on Windows, where an open file cannot be replaced."""
+    real, tried = os.replace, []
+
+    def busy(*paths):
+        tried.append(paths)
+        if len(tried) < 3:
+            raise PermissionError(errno.EACCES, "Access is denied")
+        real(*paths)
+
+    monkeypatch.setattr(writing, "WAITS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(os, "replace", busy)
+    with writing.atomic_write(tmp_path / "file") as file:
+        file.write(b"new")
+    assert (tmp_path / "file").read_bytes() == b"new"
+    assert len(tried) == 3
+
+
+def test_one_process_at_a_time_holds_a_lock(tmp_path):
+    path = tmp_path / "lock"
+    code = (
+        f"from glasshead.files.locking import try_lock; print(try_lock(open({str(path)!r}, 'wb')))"
+    )
+
+    def other() -> str:
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        return done.stdout.strip()
+
+    with open(path, "wb") as file:
+        assert try_lock(file)
+        assert other() == "False"
+    assert other() == "True"

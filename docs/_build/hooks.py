@@ -11,7 +11,7 @@ from typing import Any
 
 from mkdocs.plugins import event_priority
 
-from docs._build import command_line, lesson_pages, python_api
+from docs._build import command_line, front_page, lesson_pages, python_api
 from docs._build.imports import PACKAGE
 from docs._build.markdown import by_language
 from glasshead.lab.lessons import lessons
@@ -20,8 +20,9 @@ TOGETHER = TemporaryDirectory(prefix="glasshead-docs-")  # gone when this proces
 ONLY_ENGLISH = '!!! note ""\n    本页只有英文。\n\n'
 
 
-def made(run_lessons: bool) -> Iterator[tuple[str, str | bytes]]:
+def made(run_lessons: bool, readers: Path | None) -> Iterator[tuple[str, str | bytes]]:
     """Place and content of each file that does not lie in docs/."""
+    yield from front_page.living_pages(readers)
     yield "assets/icon.svg", (PACKAGE / "page/web/icon.svg").read_bytes()
     yield "reference/cli.md", command_line.page("en")
     yield "reference/cli.zh.md", command_line.page("zh")
@@ -36,11 +37,11 @@ def made(run_lessons: bool) -> Iterator[tuple[str, str | bytes]]:
     yield from lesson_pages.pages(results)
 
 
-def together(docs: str, run_lessons: bool) -> Path:
+def together(docs: str, run_lessons: bool, readers: Path | None) -> Path:
     """The folder with all pages in it."""
     folder = Path(TOGETHER.name)
     shutil.copytree(docs, folder, ignore=shutil.ignore_patterns("_build"), dirs_exist_ok=True)
-    for place, content in made(run_lessons):
+    for place, content in made(run_lessons, readers):
         path = folder / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -54,7 +55,9 @@ def together(docs: str, run_lessons: bool) -> Path:
 @event_priority(100)  # before the plugin that sorts pages by language
 def on_config(config: Any) -> Any:
     if config.docs_dir != TOGETHER.name:  # it is asked again for each language
-        folder = together(config.docs_dir, config.extra["run_lessons"])
+        readers = config.extra["readers"]
+        lessons = config.extra["run_lessons"]
+        folder = together(config.docs_dir, lessons, Path(readers) if readers else None)
         config.docs_dir = str(folder)
         config.nav = [*existing(config.nav, folder)]
     return config

@@ -5,6 +5,7 @@ To stream tokens, generate many texts at once or choose a device, use `generatio
 """
 
 import random
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import overload
@@ -132,11 +133,15 @@ def look(run: str | Path | Run, text: str) -> Trace:
 
     Args:
         run: what `load` or `train` returned, or the path of a run, of a GGUF file, or of a
-            transformers folder, which then runs in that library.
+            transformers folder or OWNER/NAME on the hub, which then runs in that library.
         text: what the model reads.
     """
-    inspectable = make_inspectable(run) if isinstance(run, Run) else open_inspectable(run)
+    inspectable = make_inspectable(run) if isinstance(run, Run) else open_inspectable(run, say=_say)
     return inspectable.record(text)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def _wrong_kind(run: Run, what: str, called: str) -> InputError:

@@ -1,23 +1,21 @@
 """Open a model of another program: a folder, a name on the hub, or a GGUF file."""
 
 import json
-import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from textwrap import shorten
 from typing import Any, Literal
 
 from glasshead.checkpoint.gguf_reader import GGUFFile
+from glasshead.checkpoint.hub import fetch_model
 from glasshead.checkpoint.safetensors_folder import ForeignTensors, SafetensorsFolder, read_json
-from glasshead.errors import InputError, install_hint, near_file
+from glasshead.errors import InputError
 from glasshead.files.reading import read_small
 from glasshead.text.hugging_face import find_tokenizer
 from glasshead.text.tokenizer import Tokenizer
 
 __all__ = ["ForeignModel", "kind_of", "open_foreign"]
 
-# The files of a model that are fetched from the hub: nothing pickled, no code.
-_FILES = ["*.json", "*.safetensors", "vocab.txt", "merges.txt", "*.spm"]
 _TOKENS = (
     "bos_token",
     "eos_token",
@@ -68,10 +66,11 @@ def kind_of(path: str | Path) -> Literal["run", "transformers", "gguf", "glass"]
     return "transformers" if theirs else "run"
 
 
-def open_foreign(source: str | Path) -> ForeignModel:
+def open_foreign(source: str | Path, say: Callable[[str], object] | None = None) -> ForeignModel:
+    """Open a model; `say` gets a line about what is downloaded for it."""
     path = Path(source)
     if not path.exists():
-        path = _from_hub(str(source))
+        path = fetch_model(str(source), say)
     if path.suffix.lower() == ".gguf" and path.is_file():
         return _from_gguf(path)
     if not path.is_dir():
@@ -135,31 +134,3 @@ def _is_id(number: object) -> bool:
     return type(number) is int or (
         isinstance(number, list) and bool(number) and all(type(n) is int for n in number)
     )
-
-
-def _from_hub(name: str) -> Path:
-    if (
-        not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name)
-        or name.startswith(".")
-        or name.lower().endswith(".gguf")
-    ):
-        hint = near_file(name, "name a folder, or a model on the hub such as Qwen/Qwen3-0.6B")
-        raise InputError(f"{name} does not exist", hint=hint)
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError:
-        raise InputError(
-            f"{name} does not exist here, and huggingface_hub, which could download it, is not "
-            "installed",
-            hint=near_file(name, f"name a folder, or {install_hint('hf')}"),
-        ) from None
-    try:
-        # Only the top folder: others have the same model in other formats.
-        found = snapshot_download(name, allow_patterns=_FILES, ignore_patterns=["*/*"])
-    except Exception as error:  # whatever can go wrong on a network
-        said = shorten(str(error), 160, placeholder=" …")
-        raise InputError(
-            f"{name} does not exist here, and cannot be downloaded from the hub: {said}",
-            hint=near_file(name, "name a folder, or check the name and the network"),
-        ) from None
-    return Path(found)

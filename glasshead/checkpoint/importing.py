@@ -39,9 +39,9 @@ def import_model(source: str | Path, out: str | Path, say: Say | None = None) ->
         source: a folder with config.json, safetensors and a tokenizer, a name on the hub, or a
             GGUF file.
         out: the run's folder, which must not exist yet.
-        say: is called with a line about what is left out.
+        say: is called with a line about what is downloaded, and about what is left out.
     """
-    foreign = open_foreign(source)
+    foreign = open_foreign(source, say)
     conversion = _plan(foreign)
     if say:
         for line in conversion.notes:

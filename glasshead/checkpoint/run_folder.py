@@ -24,6 +24,7 @@ from glasshead.checkpoint.run import (
 )
 from glasshead.errors import CheckpointError
 from glasshead.files.checksums import add_checksums, check_content, has_checksums
+from glasshead.files.locking import try_lock
 from glasshead.files.reading import read_small
 from glasshead.files.tensors import (
     Like,
@@ -39,11 +40,6 @@ from glasshead.text.tokenizer import Tokenizer, tokenizer_from_bytes
 
 if TYPE_CHECKING:
     from glasshead.checkpoint.sharded import ShardWriter
-
-try:
-    import fcntl
-except ImportError:  # Windows: nothing there stops two processes from training one run
-    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["DIGESTS", "RunFolder", "State", "load_run"]
 
@@ -313,16 +309,11 @@ class RunFolder:
         """Keep other processes from training this run."""
         (self.path / "state").mkdir(exist_ok=True)  # it may be a copy of the model alone
         with open(self.path / "state" / "lock", "wb") as file:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise CheckpointError(
-                        f"another process is training {self.path}",
-                        hint="wait until it ends, or stop it",
-                    ) from None
-                except OSError:
-                    pass  # a file system without locks
+            if not try_lock(file):
+                raise CheckpointError(
+                    f"another process is training {self.path}",
+                    hint="wait until it ends, or stop it",
+                )
             yield
 
 

@@ -71,7 +71,7 @@ def atlas(
     set_decompressed(decompressed)
     start = time.perf_counter()
     chosen = None if layers is None else tuple(_parse_numbers(layers))
-    subject = open_inspectable(model, pick_device(device))
+    subject = open_inspectable(model, pick_device(device), say)
     text = _read_text(file, max_tokens)
     with _progress_bars() as bar:
         config = RecordConfig(chosen, max_tokens, beyond, bar("reading"), out.parent)

@@ -71,7 +71,8 @@ def demo(
             found = lab.measure_models(work, seed, stories, seconds)
         with write_errors(out):
             (work / "report.html").write_text(report(found, out, words), encoding="utf-8")
-            (work / "demo.json").write_text(json.dumps(lab.demo_json(found), indent=1))
+            text = json.dumps(lab.demo_json(found), indent=1)
+            (work / "demo.json").write_text(text, encoding="utf-8")
             lab.move_into_place(work, out)
     terminal = console()
     for part in screens(found, out, words, terminal.width, terminal.options.ascii_only):

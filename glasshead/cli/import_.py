@@ -32,6 +32,10 @@ def import_(
     Marian's translators; in GGUF files Llama, Qwen2 and Qwen3. A folder needs config.json,
     safetensors and a tokenizer; pickled files are not read. Parameters keep their dtype, so that an
     export returns them bit for bit; quantised ones become float32.
+
+    Of a model on the hub, what is downloaded and how large it is are said first. When that breaks
+    off, files that are complete stay; afterwards it works without a network. No code of the model
+    runs.
     """
     from glasshead.checkpoint import import_model
 

@@ -110,6 +110,7 @@ def look(
       glasshead look runs/poems "春江潮水连海平" -o heads.html
       glasshead look runs/poems "春江潮水连海平" --layer 1 --head 0
       glasshead look models/gpt2 "The cat sat; it slept." --from it
+      glasshead look HuggingFaceTB/SmolLM2-135M "The cat sat; it slept." --from it
       glasshead look runs/de-en "Ein Hund rennt." --layer cross.1 -o dog.png
       glasshead look book.glass --query 1234
 
@@ -233,7 +234,7 @@ def _open(model: str, device: str) -> "Inspectable":
     from glasshead.generation.opening import open_inspectable
     from glasshead.machine import pick_device
 
-    return open_inspectable(model, pick_device(device))
+    return open_inspectable(model, pick_device(device), say)
 
 
 def _read_text(

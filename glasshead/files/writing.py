@@ -3,6 +3,8 @@
 import errno
 import os
 import shutil
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +17,8 @@ __all__ = [
     "atomic_folder", "atomic_path", "atomic_write", "remove", "sync_file", "sync_folder",
     "write_error",
 ]  # fmt: skip
+
+WAITS = (0.05, 0.1, 0.2, 0.4, 0.8) if os.name == "nt" else ()  # seconds
 
 
 @contextmanager
@@ -29,11 +33,22 @@ def atomic_write(path: Path, before: Callable[[], None] = lambda: None) -> Itera
             yield file
             sync_file(file)
         before()
-        os.replace(temporary, path)
+        _replace(temporary, path)
         sync_folder(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _replace(new: Path, path: Path) -> None:
+    """Rename a file over another; on Windows wait until those who read that have closed it."""
+    for seconds in WAITS:
+        try:
+            os.replace(new, path)
+            return
+        except PermissionError:
+            time.sleep(seconds)
+    os.replace(new, path)
 
 
 def sync_file(file: BinaryIO) -> None:
@@ -54,6 +69,12 @@ def sync_folder(folder: Path) -> None:
 
 def _sync(handle: int) -> None:
     try:
+        if sys.platform == "darwin":  # there fsync leaves the data in the drive's own memory
+            import fcntl
+
+            with suppress(OSError):  # of a network folder
+                fcntl.fcntl(handle, fcntl.F_FULLFSYNC)
+                return
         os.fsync(handle)
     except OSError as error:  # some network folders cannot; a full or broken disk is an error
         if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP):

@@ -4,11 +4,13 @@ open_inspectable("runs/poems").record("春江潮水连海平")     # a trace of 
 run, model = open_gpt("runs/poems", device)              # a model that continues texts
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
 from glasshead.checkpoint import Run, kind_of, load
+from glasshead.checkpoint.hub import fetch_model, is_hub_name
 from glasshead.errors import InputError
 from glasshead.generation.inspectable_runs import InspectableReader, InspectableTranslator
 from glasshead.generation.int8 import to_int8
@@ -20,12 +22,19 @@ from glasshead.observe.transformers_folder import TransformersFolder
 __all__ = ["make_inspectable", "open_gpt", "open_inspectable", "open_translator"]
 
 
-def open_inspectable(path: str | Path, device: torch.device | None = None) -> Inspectable:
+def open_inspectable(
+    path: str | Path,
+    device: torch.device | None = None,
+    say: Callable[[str], object] | None = None,
+) -> Inspectable:
     """Open a model to record its attention, or a .glass file with what was recorded.
 
-    A folder of transformers runs in that library.
+    A folder of transformers, or OWNER/NAME on the hub, runs in that library; `say` gets a line
+    about what is downloaded.
     """
     device = device or torch.device("cpu")
+    if is_hub_name(path):
+        return TransformersFolder(fetch_model(str(path), say), device, Path(path).name)
     match kind_of(path):
         case "glass":
             return GlassFile(Path(path))

@@ -22,6 +22,7 @@ from torch import nn
 
 from glasshead.checkpoint import Run, load
 from glasshead.errors import InputError
+from glasshead.files.locking import try_lock
 from glasshead.lab.alignments import TranslatorFigures, measure_translator
 from glasshead.lab.attention_maps import Head
 from glasshead.lab.demo_sentence import Rendering, StoryReading, read_story, render_story
@@ -31,11 +32,6 @@ from glasshead.lab.texts import read_texts
 from glasshead.model.transformer import Reader, Transformer
 from glasshead.text.tinyworld import World
 from glasshead.text.tokenizer import WordTokenizer
-
-try:
-    import fcntl
-except ImportError:  # Windows: there two demos can start at once, and should not
-    fcntl = None  # type: ignore[assignment]
 
 __all__ = [
     "MODELS",
@@ -98,14 +94,11 @@ def open_workspace(out: Path) -> Iterator[Path]:
             f"cannot write to {out.parent}: {error.strerror}", hint="choose another --out"
         ) from None
     with lock:
-        try:
-            if fcntl is not None:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not try_lock(lock):
             raise InputError(
                 f"another demo is running that writes to {out}",
                 hint="wait until it ends, or choose another --out",
-            ) from None
+            )
         try:
             for part in PARTS:  # left by a demo that was killed
                 _remove(work / part)

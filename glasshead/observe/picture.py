@@ -28,13 +28,19 @@ class Sheet:
     kind: Literal["map", "grid", "bars", "heat"]
     title: str
     notes: list[str]
-    maps: list[Map]
+    maps: list[Map] = field(repr=False)
     scale: Kind
     lang: Language = "en"
     # Of a grid: a row for each layer, with its name; which of the maps stand in it.
     layers: list[tuple[str, list[int]]] = field(default_factory=list)
     unit: str = ""  # of the numbers; without one there is no legend
     marks: frozenset[tuple[int, int]] = frozenset()  # (row, column) of cells to outline
+
+    def _repr_png_(self) -> bytes:
+        """Return the picture that a notebook shows."""
+        from glasshead.observe.picture_png import png
+
+        return png(self)
 
 
 def head_sheet(view: View, head: Head, lang: Language = "en") -> Sheet:

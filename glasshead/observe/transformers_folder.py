@@ -31,7 +31,7 @@ MAX_NEW = 256  # tokens of a translation at most
 class TransformersFolder(InspectableModel):
     """The model and the tokenizer in a folder with config.json and safetensors."""
 
-    def __init__(self, path: Path, device: torch.device) -> None:
+    def __init__(self, path: Path, device: torch.device, name: str | None = None) -> None:
         try:
             import transformers
         except ImportError:
@@ -58,7 +58,7 @@ class TransformersFolder(InspectableModel):
                 f"{path} lacks '{missing[0]}' ({len(missing)} parameters in all)",
                 hint="the folder is incomplete, or its config.json belongs to another model",
             )
-        super().__init__(path.resolve().name, model, device)
+        super().__init__(name or path.resolve().name, model, device)
 
     @property
     def longest(self) -> int | None:

@@ -218,7 +218,7 @@ class LanguageTask(Task):
 
     def batch(self, number: int) -> Batch:
         device = self.model.embedding.weight.device
-        if device.type == "cpu" or self._batches.ids.size > RESIDENT:
+        if device.type != "cuda" or self._batches.ids.size > RESIDENT:
             return move_batch(self._batches.at(number), device)
         if self._resident is None:
             self._resident = torch.from_numpy(self._batches.ids.astype(np.int32)).to(device)

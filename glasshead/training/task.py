@@ -66,7 +66,10 @@ def move_batch(batch: AnyBatch, device: torch.device) -> AnyBatch:
     if device.type == "cpu":
         return batch
     tensors = {f.name: getattr(batch, f.name) for f in fields(batch)}  # type: ignore[arg-type]
-    moved = {n: t.pin_memory().to(device, non_blocking=True) for n, t in tensors.items()}
+    if device.type == "cuda":
+        moved = {n: t.pin_memory().to(device, non_blocking=True) for n, t in tensors.items()}
+    else:  # on mps, copies that are not waited for have given wrong values
+        moved = {n: t.to(device) for n, t in tensors.items()}
     return replace(batch, **moved)  # type: ignore[type-var]
 
 

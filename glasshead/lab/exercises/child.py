@@ -41,7 +41,10 @@ def run_check(exercise: Exercise, path: Path, limit: int = LIMIT) -> ExerciseRep
                 code = process.wait(limit + _START)
             except BaseException as error:
                 with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                    if hasattr(os, "killpg"):
+                        os.killpg(process.pid, signal.SIGKILL)
+                    else:  # Windows
+                        process.kill()
                 if not isinstance(error, subprocess.TimeoutExpired):
                     raise
                 return child_trouble(exercise, path, "time-limit", limit=limit)
