@@ -65,8 +65,9 @@ def computes_attention(module: nn.Module) -> bool:
         return True
     cls: Any = type(module)
     names = _used_names(cls)
-    whole = is_named_for_attention(module) or not PRODUCTS.isdisjoint(names)
-    return whole and not CALLS.isdisjoint(names)
+    if is_named_for_attention(module):
+        return not CALLS.isdisjoint(names) or any("softmax" in name for name in names)
+    return not PRODUCTS.isdisjoint(names) and not CALLS.isdisjoint(names)
 
 
 def is_named_for_attention(module: nn.Module) -> bool:

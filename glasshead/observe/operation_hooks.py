@@ -114,12 +114,17 @@ class _Watch(TorchFunctionMode):
         self.hook, self.heads = hook, heads
         self.products = WeakTensorKeyDictionary()  # scores, and the product they come from
         self.softmaxes = WeakTensorKeyDictionary()  # weights, and their softmax
-        self.seen = 0
+        self.found: list[AttentionCall] = []
         self.problem: str | None = None
 
     def report(self, attends: bool) -> None:
-        """Tell the hook if the module ran and its attention could not be recorded, or a part."""
-        if self.problem or (attends and not self.seen):
+        """Give the hook what the module computed; tell it of what could not be recorded."""
+        if len({call.q.shape[2:] + call.k.shape[2:] for call in self.found}) > 1:
+            self.problem = "it computes its map in parts of several sizes"
+            self.found.clear()
+        for call in self.found:
+            _report(self.hook, call)
+        if self.problem or (attends and not self.found):
             self.hook.missed(self.problem or "no softmax in it is followed by a product")
 
     def __torch_function__(
@@ -162,8 +167,7 @@ class _Watch(TorchFunctionMode):
         if isinstance(found, str):
             self.problem = found
             return
-        self.seen += 1
-        _report(self.hook, found)
+        self.found.append(found)
 
 
 def _flatten(args: Any) -> Iterator[Any]:

@@ -47,7 +47,7 @@ class TransformersFolder(InspectableModel):
             self.translates = bool(self.config.is_encoder_decoder)
             kind = "AutoModelForSeq2SeqLM" if self.translates else "AutoModel"
             model, about = getattr(transformers, kind).from_pretrained(
-                path, config=self.config, use_safetensors=True, attn_implementation="sdpa",
+                path, config=self.config, use_safetensors=True,
                 dtype=dtype, output_loading_info=True, **local,
             )  # fmt: skip
             self.tokenizer = transformers.AutoTokenizer.from_pretrained(path, **local)
@@ -95,7 +95,7 @@ class TransformersFolder(InspectableModel):
         with torch.no_grad():
             model: Any = self.model
             target = model.generate(
-                input_ids=source, attention_mask=torch.ones_like(source), num_beams=1,
+                input_ids=source, attention_mask=torch.ones_like(source),
                 do_sample=False, max_new_tokens=min(MAX_NEW, (limit or MAX_NEW + 1) - 1),
             )  # fmt: skip
         written = decode_transformers_tokens(self.tokenizer, target[0].tolist())
