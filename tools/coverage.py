@@ -137,7 +137,8 @@ def compare(model: nn.Module, run: Callable[[nn.Module], Any], beams: bool = Fal
 def judge(trace: Trace, seen: list[Seen], beams: bool) -> Result:
     """Compare a trace with what the eager attention computed."""
     theirs: dict[str, list[Seen]] = defaultdict(list)
-    seen = [one for one in seen if not one.module.endswith(MIXES)]
+    # Nor are expectations over bins, which the model itself computes of its logits.
+    seen = [one for one in seen if one.module and not one.module.endswith(MIXES)]
     for one in seen:
         theirs[one.module].append(one)
     ours: dict[str, list[int]] = defaultdict(list)
@@ -159,7 +160,9 @@ def judge(trace: Trace, seen: list[Seen], beams: bool) -> Result:
             found.setdefault("not compared", name)
             continue
         worst, compared = max(worst, off), compared + 1
-        if not off <= CLOSE:
+        # Scores in the hundreds are rounded by more: eager attention's too.
+        top = max(float(trace.layer_traces[i].lse.nan_to_num(0, 0, 0).abs().max()) for i in indices)
+        if not off <= max(CLOSE, top * torch.finfo(torch.float32).eps):
             return found | {"status": "wrong", "why": f"{name} is off by {off:.3g}"}
     if beams:
         sums = [rows_sum(trace, i) for i in trace.layer_traces]

@@ -23,7 +23,7 @@ TEXT = {
         "whose tiny model the library's own tests build here was run with transformers "
         "{transformers} and torch {torch} on a CPU: on a text alone, on a padded batch, while it "
         "writes with a cache and left padding, and with three beams. Recorded weights are compared "
-        "with every softmax of its eager attention that weighs values (within 1e-5; sinks and rows "
+        "with every softmax of its eager attention that weighs values (within 1e-5, or a rounding of the largest score; sinks and rows "
         "of padding apart), and all outputs with those of the model alone, bit by bit. Rows of "
         "beams are checked to sum to 1; `tests/observe/test_generating.py` compares them.",
         "how": "Made by `python -m tools.coverage --tests CHECKOUT`, where CHECKOUT holds the tests of "
@@ -43,7 +43,7 @@ TEXT = {
         "title": "覆盖范围",
         "intro": "`observing` 能记录 transformers 库每个模型家族的多少。凡是该库自己的测试能在这里搭建的家族，"
         "都用 transformers {transformers} 和 torch {torch} 在 CPU 上运行过：单独一段文本、带填充的一批、带缓存和左填充的"
-        "生成，以及三束的集束搜索。记录的权重与其 eager 注意力中每个加权取值的 softmax 比较（误差不超过 1e-5；汇点与填充行"
+        "生成，以及三束的集束搜索。记录的权重与其 eager 注意力中每个加权取值的 softmax 比较（误差不超过 1e-5，或最大分数的一次舍入；汇点与填充行"
         "除外），所有输出与模型单独运行时逐位比较。集束的各行检查其和为 1；`tests/observe/test_generating.py` 逐个比较。",
         "how": "由 `python -m tools.coverage --tests CHECKOUT` 生成，CHECKOUT 是 transformers 库的测试所在的目录。",
         "legend": "✓ 正确且完整 · ◐ 有一部分没有记录，由 `trace.unseen` 指明 · ✗ 拒绝并说明原因 · 空白：不适用，或不能在这里运行",
@@ -65,12 +65,15 @@ def summarize(family: dict[str, Any]) -> tuple[dict[str, str], str]:
         found[check] = min(states, key=WORST.index)
         bad = next((one for one in cases if one["status"] in WORST[:4]), None)
         why = why or ("" if bad is None else _short(bad["why"]))
+        if any("note" in one for one in cases):
+            why = why or "its eager attention differs from that of the kernel it runs on"
     return found, why
 
 
 def _short(why: str) -> str:
-    why = why.split(" (", 1)[0] if why.startswith("layer ") and "called again" in why else why
-    return why.replace("|", "/").replace("<", "&lt;")[:110]
+    if "called again" in why:
+        why = f"{why.split(' was', 1)[0]}: keys that do not go on from those before"
+    return why.replace("|", "/").replace("<", "&lt;")[:130]
 
 
 def write_pages(data: dict[str, Any]) -> None:
