@@ -22,7 +22,7 @@ MODULES = [importlib.import_module(f"tests.lab.check.mutants.{style}_style")
 MUTANTS = [(module, name) for module in MODULES for name in module.MUTANTS]
 # What makes no number wrong is told as a warning.
 WARNINGS = {"softmax-overflow", "nan-empty-row", "half-fill", "keys-reversed", "low-precision"}
-WITHOUT_NAME = {"SplitWrong", "np_norm_keys", "jx_vmap_heads"}
+WITHOUT_NAME = {"SplitWrong", "np_norm_keys", "jx_vmap_heads", "jx_logits_bf16"}
 MISSED = {
     "adds_bool",  # a right additive mask, if it were given numbers
     "RotaryAfterHeads",  # rotates q and k alike: attention without positions
