@@ -62,16 +62,18 @@ class Row:
 
 
 def llama(shape: Shape, longest: int, device: str) -> Any:
-    from transformers import LlamaConfig, LlamaForCausalLM
+    import transformers
+
+    library: Any = transformers
 
     torch.manual_seed(0)
-    config = LlamaConfig(
+    config = library.LlamaConfig(
         vocab_size=VOCAB, hidden_size=shape.d_model, intermediate_size=3 * shape.d_model,
         num_hidden_layers=shape.layers, num_attention_heads=shape.heads,
         num_key_value_heads=shape.kv_heads, head_dim=shape.width,
         max_position_embeddings=longest, attn_implementation="sdpa",
     )  # fmt: skip
-    return LlamaForCausalLM(config).to(device, dtype_of(device)).eval()
+    return library.LlamaForCausalLM(config).to(device, dtype_of(device)).eval()
 
 
 def gpt(shape: Shape, longest: int, device: str) -> GPT:
@@ -124,7 +126,8 @@ def run(model: Any, ids: Tensor, mask: Tensor | None) -> Tensor:
         found: Tensor = model.features(ids)
         return found
     out = model(ids, attention_mask=mask, use_cache=False, logits_to_keep=1)
-    return out.logits  # type: ignore[no-any-return]
+    logits: Tensor = out.logits
+    return logits
 
 
 def ways(model: Any, ids: Tensor, mask: Tensor | None) -> dict[str, Callable[[], Any]]:
@@ -247,6 +250,7 @@ def main() -> None:
     builders: dict[str, Any] = {"llama": llama, "gpt": gpt}
     models = {name: build(shape, longest, device) for name, build in builders.items()}
     batch = (3, 64) if args.quick else (8, 1024)
+    work: list[tuple[str, tuple[int, int], Tensor | None]]
     work = [("llama", (1, n), None) for n in lengths]
     work += [("llama", batch, padded_mask(*batch, device)), ("llama", batch, None)]
     work += [("gpt", (1, n), None) for n in lengths] + [("gpt", batch, None)]

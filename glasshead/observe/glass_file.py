@@ -150,6 +150,8 @@ def _write_layer(stored: LayerTrace | None, put: Put) -> dict[str, Any] | None:
         "q": put(f"{at}.q", stored.q),
         "k": put(f"{at}.k", stored.k),
         "lse": put(f"{at}.lse", stored.lse),
+        "v": put(f"{at}.v", stored.v),
+        "residual": put(f"{at}.residual", stored.residual),
         "spans": [_write_call(call, f"{at}.{n}", put) for n, call in enumerate(stored.calls)],
         "statistics": _write_statistics(stored.statistics, f"{at}.statistics", put),
     }
@@ -274,7 +276,11 @@ def _read_layer(layer: Layer, found: Any, get: Get) -> LayerTrace:
     fits = fits and k.shape[1] > 0 and H % k.shape[1] == 0
     _require(fits, "the shapes of q, k and lse do not fit together")
     _require(all(x.is_floating_point() for x in (q, k, lse)), "q, k or lse is not a float tensor")
-    return LayerTrace(layer, (B, H, T, S), calls, q, k, lse, statistics)
+    v, residual = get(found.get("v")), get(found.get("residual"))
+    fits = v is None or (v.dim() == 4 and v.shape[:3] == k.shape[:3])
+    fits = fits and (residual is None or (residual.dim() == 3 and residual.shape[:2] == (B, T)))
+    _require(fits, "v or the residual stream has a wrong shape")
+    return LayerTrace(layer, (B, H, T, S), calls, q, k, lse, v, residual, statistics)
 
 
 def _read_call(found: Any, get: Get) -> RecordedCall:

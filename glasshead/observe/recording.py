@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from glasshead.attention.hooks import AttentionCall, AttentionHook, Layer
 from glasshead.attention.multihead import MultiHeadAttention
-from glasshead.errors import ConfigError, RecordingError, did_you_mean
+from glasshead.errors import RecordingError
 from glasshead.observe.beams import follow_sentences, watch_beams
 from glasshead.observe.call_order import (
     CallOrder,
@@ -46,6 +46,7 @@ from glasshead.observe.exactness import (
     checked_rows,
 )
 from glasshead.observe.hooks import attach_hooks
+from glasshead.observe.keeping import parse_keep, watch_residual
 from glasshead.observe.layers import (
     find_layers,
     layers_without_attention,
@@ -53,13 +54,9 @@ from glasshead.observe.layers import (
     unhookable_modules,
 )
 from glasshead.observe.recorded_ids import finds_ids, record_ids
-from glasshead.observe.tensor_storage import GrowingTensor, TensorStorage
+from glasshead.observe.tensor_storage import GrowingTensor, TensorStorage, on_stream
 from glasshead.observe.trace import Trace
-from glasshead.observe.trace_storage import (
-    LayerTrace,
-    RecordedCall,
-    map_tensors,
-)
+from glasshead.observe.trace_storage import LayerTrace, RecordedCall, map_tensors
 from glasshead.observe.transformers_hooks import check_kernel
 from glasshead.observe.unchecked_calls import UncheckedCall, check_calls, measure_calls
 from glasshead.observe.unseen import nothing_recorded, report_unseen
@@ -68,7 +65,6 @@ __all__ = ["Progress", "check_exactness", "observing"]
 
 Progress = Callable[[int, int], object]  # layers that are done, and how many there are
 
-KEEPS = ("tensors", "statistics", "both")
 HELD = {"cuda": 2**28}  # bytes of calls that are held, to be checked together
 
 
@@ -77,11 +73,12 @@ def observing(
     model: nn.Module,
     *,
     layers: Iterable[int | str] | Literal["all"] | None = None,
-    keep: str = "tensors",
+    keep: str | Iterable[str] = "tensors",
     ids: Tensor | None = None,
     tokens: Any = None,
     source_tokens: Any = None,
     top_k: int = 8,
+    overview: int | None = None,
     on_device: float = 0.5,
     in_memory: int = 2**30,
     folder: Path | None = None,
@@ -102,11 +99,13 @@ def observing(
             be, and warns if attention ran that cannot (`Trace.unseen`); "all" raises instead.
         keep: "tensors" keeps q, k and lse: exact tiles, and statistics when asked for.
             "statistics" measures each layer as it runs (on a GPU, those of a short text together)
-            and keeps only the result. "both" does both.
+            and keeps only the result. "both" does both. "values" keeps v, too, and "residual" what
+            enters each block: `trace.layer_trace(3).v` and `.residual`. Or a list of these.
         ids: (B, T) token ids, for the statistics that compare tokens. When None, those that the
             model's token embedding gets, unless it also reads another text (encoder-decoder).
         tokens, source_tokens: labels of the positions (`Trace.tokens`).
         top_k: how many keys of each row the statistics name.
+        overview: most cells on a side of the map that the statistics keep (`observe`); 1 for one.
         on_device: share of the free memory of a GPU that recorded tensors may take.
         in_memory: bytes of the other tensors to keep in memory; the rest goes to temporary files.
         folder: where those files lie; the system's temporary folder when None.
@@ -115,8 +114,7 @@ def observing(
     Calls that continue each other (cached decoding) make one growing map. A second text needs a
     second `observing`.
     """
-    if keep not in KEEPS:
-        raise ConfigError(f"unknown keep '{keep}'", hint=did_you_mean(keep, KEEPS))
+    kept = parse_keep(keep)
     wanted = None if layers == "all" else layers
     selected = select_layers(model, wanted)
     trace = Trace(
@@ -126,12 +124,13 @@ def observing(
         tokens=tokens,
         source_tokens=source_tokens,
         top_k=top_k,
+        overview=overview,
     )
     if progress is not None:
         progress(0, len(selected))
     storage = TensorStorage(in_memory, folder, on_device)
     every = find_layers(model)
-    recorder = _Recorder(trace, keep, storage, progress, CallOrder(len(every)))
+    recorder = _Recorder(trace, kept, storage, progress, CallOrder(len(every)))
     hooks: dict[nn.Module, AttentionHook] = {
         m: _RecordHook(layer, m, recorder) for layer, m in selected
     }
@@ -139,8 +138,10 @@ def observing(
         others = (one for one in every if one[1] not in hooks)
         hooks |= {m: PositionHook(x, recorder.order) for x, m in others if x.kind == "self"}
     recorder.ids_of_model = ids is None and finds_ids(model)
+    blocks = {layer.name: layer for layer, _ in selected} if "residual" in kept else {}
     with (
         attach_hooks(hooks),
+        watch_residual(model, blocks, recorder.add_residual),
         record_ids(model, trace),
         recorder.order.watch(model, recorder.end_step),
         watch_beams(model, recorder.begin_search, recorder.finish_search),
@@ -192,8 +193,8 @@ class _Recorder:
     """Adds the calls of all layers to the trace, and checks them, many at a time."""
 
     def __init__(
-        self, trace: Trace, keep: str, storage: TensorStorage, progress: Progress | None,
-        order: CallOrder,
+        self, trace: Trace, keep: frozenset[str], storage: TensorStorage,
+        progress: Progress | None, order: CallOrder,
     ) -> None:  # fmt: skip
         self.trace, self.keep, self.storage, self.progress = trace, keep, storage, progress
         self.calls = 0
@@ -206,7 +207,8 @@ class _Recorder:
         self._held: list[UncheckedCall] = []
         self._bytes = 0  # of those
         self._stream: Any = None  # of a GPU, on which the model runs
-        self._buffers: dict[int, list[GrowingTensor]] = {}  # of q, k and lse, by layer
+        self._buffers: dict[int, dict[str, GrowingTensor]] = {}  # by layer and name
+        self._blocks: dict[int, Tensor] = {}  # what entered the blocks that run, by layer
         self._copies: list[tuple[Tensor, Tensor]] = []
 
     @torch.no_grad()
@@ -227,7 +229,8 @@ class _Recorder:
             call = last_rows(call, n)
         (B, H, T, _), device = call.q.shape, call.q.device
         # Copies: what the model runs next may overwrite the originals.
-        q, v, k = (x.detach().clone() for x in (call.q, call.v, call.k))
+        whole = torch.contiguous_format  # the layout that files have: the same bits from both
+        q, v, k = (x.detach().clone(memory_format=whole) for x in (call.q, call.v, call.k))
         if found is None:
             if (kind := _kind(call)) != layer.kind or layer.index >= self.order.n_layers:
                 layer = replace(layer, kind=kind)
@@ -240,8 +243,8 @@ class _Recorder:
             found.shape = (B, H, row + T, key + S)
         if call.sinks is not None:
             self.with_sinks.add(layer.index)
-        if self.keep != "statistics":
-            self._store(found, q, k)
+        if "tensors" in self.keep:
+            self._store(found, q, k, v)
         rows = checked_rows(T)
         checked = CheckedRows(
             T=T, q=q[:, :, rows], k=k, v=v, context=call.context[:, :, rows].detach().clone(),
@@ -273,11 +276,11 @@ class _Recorder:
         if not held:
             return
         plain = torch.autocast(held[0].q.device.type, enabled=False)
-        with _on_stream(self._stream), torch.no_grad(), plain:
-            check_calls(held, self._checks, keep_lse=self.keep != "statistics")
-            if self.keep != "tensors":
-                measure_calls(held, self.trace.ids, self.trace.top_k)
-            if self.keep != "statistics":
+        with on_stream(self._stream), torch.no_grad(), plain:
+            check_calls(held, self._checks, keep_lse="tensors" in self.keep)
+            if "statistics" in self.keep:
+                measure_calls(held, self.trace.ids, self.trace.options)
+            if "tensors" in self.keep:
                 for one in held:
                     self._store_rules(one)
         if held[0].q.is_cpu:
@@ -290,6 +293,11 @@ class _Recorder:
 
     def begin_search(self) -> None:
         """Note that beams change their places from now on."""
+        if self.keep & {"values", "residual"}:
+            raise RecordingError(
+                "values and the residual stream cannot be kept while beams change places",
+                hint='use keep="tensors", or num_beams=1',
+            )
         self._check()
         self._before = {i: len(x.calls) for i, x in self.trace.layer_traces.items()}
         self._searching = True
@@ -309,7 +317,7 @@ class _Recorder:
         self, found: LayerTrace, k: Tensor, T: int, read_again: Tensor, call: AttentionCall
     ) -> int:
         """Return at which recorded key the keys of a further call start; raise if they differ."""
-        if self.keep != "tensors":
+        if "statistics" in self.keep:
             raise RecordingError(
                 f"{found.layer} was called again; statistics cannot be added to those of the first "
                 "call",
@@ -342,22 +350,32 @@ class _Recorder:
         found.forget_statistics()
         return start
 
-    def _store(self, found: LayerTrace, q: Tensor, k: Tensor) -> None:
-        index = found.layer.index
-        if index not in self._buffers:
-            self._buffers[index] = [GrowingTensor(self.storage) for _ in range(3)]
-        of_q, of_k, _ = self._buffers[index]
-        of_q.append(q)
-        of_k.append(k[:, :, k.shape[2] - (found.shape[3] - of_k.length) :])
-        found.q, found.k = of_q.value, of_k.value
+    def add_residual(self, layer: Layer, x: Tensor) -> None:
+        """Note what enters the block of a layer, which then calls the layer."""
+        self._blocks[layer.index] = x.detach()
+
+    def _store(self, found: LayerTrace, q: Tensor, k: Tensor, v: Tensor) -> None:
+        buffers = self._buffers.get(found.layer.index)
+        known = buffers["k"].length if buffers else 0
+        new = slice(k.shape[2] - (found.shape[3] - known), None)  # keys that were not there
+        found.q, found.k = self._grow(found, "q", q), self._grow(found, "k", k[:, :, new])
+        if "values" in self.keep:
+            found.v = self._grow(found, "v", v[:, :, new])
+        if (x := self._blocks.pop(found.layer.index, None)) is not None:
+            x = x[:, None, x.shape[1] - q.shape[2] :].clone()  # without rows that are read again
+            found.residual = self._grow(found, "residual", x)[:, 0]
+
+    def _grow(self, found: LayerTrace, name: str, x: Tensor) -> Tensor:
+        """Append x to what a layer has of that name; return all of it."""
+        buffer = self._buffers.setdefault(found.layer.index, {})
+        buffer.setdefault(name, GrowingTensor(self.storage)).append(x)
+        return buffer[name].value
 
     def _store_rules(self, held: UncheckedCall) -> None:
         """Store what became known when a call was checked: its lse, mask and scoring."""
         found, (row, key) = held.layer_trace, held.place
         assert held.lse is not None
-        of_lse = self._buffers[found.layer.index][2]
-        of_lse.append(held.lse)
-        found.lse = of_lse.value
+        found.lse = self._grow(found, "lse", held.lse)
         parts = map_tensors(held.mask, self._copy), map_tensors(held.scoring, self._copy)
         flat = held.flat if held.flat is None else self._copy(held.flat)
         found.calls.append(RecordedCall(row, held.q.shape[2], key, held.k.shape[2], *parts, flat))
@@ -378,14 +396,3 @@ def _kind(call: AttentionCall) -> str:
     # A cache that was filled earlier has more keys too, but then only one query, or causality.
     other = T != S and (T > 1 or T > S) and not call.mask.simplify(T, S).causal
     return "cross" if call.cross or other else "self"
-
-
-@contextmanager
-def _on_stream(stream: Any) -> Iterator[None]:
-    """Run on the stream of a GPU on which a model ran; the present one then waits for it."""
-    if stream is None:
-        yield
-        return
-    with torch.cuda.stream(stream):
-        yield
-    torch.cuda.current_stream(stream.device).wait_stream(stream)

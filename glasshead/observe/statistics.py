@@ -17,7 +17,7 @@ does not count, has 0 everywhere.
 """
 
 from dataclasses import dataclass
-from math import ceil, log2
+from math import ceil, isqrt, log2
 
 import torch
 from torch import Tensor
@@ -33,8 +33,8 @@ from glasshead.observe.visible_keys import count_visible
 
 __all__ = ["HeadStatistics", "cell_side", "observe"]
 
-OVERVIEW = 1024  # most cells on a side of the overview
-SMALLEST = 8  # side of a cell that holds more than one weight
+OVERVIEW = 128  # cells on a side of the overview: as many as one view of the whole map has
+SMALLEST, FAST = 8, 16  # sides of cells of more than one weight: the least, and by default
 NEAR = 8  # positions: what `diagonality` calls near
 STRONGEST = 64  # `vertical` and `slash` look at the strongest 1/64 of columns and of lags
 MEANS = (
@@ -133,7 +133,7 @@ def observe(
     ids: Tensor | None = None,
     queries: Tensor | None = None,
     top_k: int = 8,
-    overview: int = OVERVIEW,
+    overview: int | None = None,
     engine: str = "auto",
     deterministic: bool = False,
 ) -> HeadStatistics:
@@ -148,15 +148,16 @@ def observe(
         ids: (B, S) tokens at the keys' positions, for `duplicate` and `induction`.
         queries: (B, T) bool, the rows that count; False for padding. Others count as empty.
         top_k: how many of a row's strongest keys to keep.
-        overview: most cells on a side of the overview.
+        overview: most cells on a side of the overview. When None, 128 or the square root of the
+            length, so that its size grows with the length.
         engine: "auto", "tiles" or "triton"; "auto" takes triton where it can.
         deterministic: the same bits each time; costs the triton engine a second pass.
     """
     (B, H, T, _), S = _check(q, k, lse, ids, queries), k.shape[2]
-    if top_k < 1 or overview < 1:
+    if top_k < 1 or (overview is not None and overview < 1):
         raise ConfigError(
             f"top_k ({top_k}) and overview ({overview}) must be at least 1",
-            hint="top_k=8 and overview=1024 are the defaults",
+            hint="top_k=8 and overview=None are the defaults; overview=1 keeps one cell of the map",
         )
     mask = as_mask(mask)
     mask.check(B, H, T, S)
@@ -231,16 +232,15 @@ def _top_share(masses: Tensor, S: int) -> Tensor:
     return most / total.masked_fill(total == 0, 1)
 
 
-def cell_side(n: int, overview: int = OVERVIEW) -> int:
+def cell_side(n: int, overview: int | None = None) -> int:
     """Return the side of a cell: 1, or the smallest power of two from 8 on that cuts n into at most
     `overview` cells.
 
-    Not 2 or 4: a text of 2,000 tokens would have a map of a million cells for every head.
-
-    >>> [cell_side(n) for n in (1024, 1025, 8192, 8193)]
-    [1, 8, 8, 16]
+    >>> [cell_side(n) for n in (128, 129, 4096, 65536)], cell_side(1024, overview=1024)
+    ([1, 16, 32, 256], 1)
     """
-    return 1 if n <= overview else max(SMALLEST, 1 << ceil(log2(n / overview)))
+    most, least = (max(OVERVIEW, isqrt(n)), FAST) if overview is None else (overview, SMALLEST)
+    return 1 if n <= most else max(least, 1 << ceil(log2(n / most)))
 
 
 def _choose_engine(engine: str, inputs: EngineInput) -> str:

@@ -3,15 +3,17 @@
 import math
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from glasshead.errors import RecordingError
 
-__all__ = ["GrowingTensor", "TensorStorage"]
+__all__ = ["GrowingTensor", "TensorStorage", "on_stream"]
 
 CPU = torch.device("cpu")
 
@@ -121,3 +123,14 @@ class GrowingTensor:
             assert self._buffer is not None
             self.storage.copy(self._buffer[:, :, self.length : needed], x)
         self.length = needed
+
+
+@contextmanager
+def on_stream(stream: Any) -> Iterator[None]:
+    """Run on the stream of a GPU on which a model ran; the present one then waits for it."""
+    if stream is None:
+        yield
+        return
+    with torch.cuda.stream(stream):
+        yield
+    torch.cuda.current_stream(stream.device).wait_stream(stream)

@@ -70,8 +70,8 @@ class Trace:
     torch.Size([5])
 
     `layers` lists the layers; methods take a layer's index or its name. `tokens` holds the tokens,
-    a list for each sequence; `source_tokens` those of an encoder's text. `about` is for anything
-    else that JSON can hold: the text itself, offsets.
+    a list for each sequence; `source_tokens` those of an encoder's text. `about` is for what else
+    JSON can hold: the text, offsets. `options` are those of `observe`, for the statistics.
     """
 
     def __init__(
@@ -84,11 +84,13 @@ class Trace:
         source_tokens: Any = None,
         about: dict[str, Any] | None = None,
         top_k: int = 8,
+        overview: int | None = None,
         cache_bytes: int = 2**26,
     ) -> None:
         self._layers = {layer.index: layer for layer in layers}
         self.layer_traces: dict[int, LayerTrace] = {}
         self.model, self._ids, self.top_k = model, ids, top_k
+        self.options = {"top_k": top_k, "overview": overview}
         self.tokens, self.source_tokens = tokens, source_tokens
         self.about: dict[str, Any] = about or {}
         self._pages = CellCache(max(1, cache_bytes // (2 * 4 * PAGE**2)))
@@ -251,10 +253,8 @@ class Trace:
 
     def statistics(self, layer: int | str) -> HeadStatistics:
         """Return the statistics of a layer's heads; the first call measures them where it ran."""
-        stored = self.layer_trace(layer)
-        return stored.measured or measure_layers(
-            stored, self.layer_traces.values(), self.ids, self.top_k
-        )
+        stored, every = self.layer_trace(layer), self.layer_traces.values()
+        return stored.measured or measure_layers(stored, every, self.ids, self.options)
 
     def means(self, batch: int = 0) -> dict[str, Tensor]:
         """Return each statistic of all heads, (L, H); NaN where a layer has no such number."""

@@ -7,9 +7,9 @@ new. The calls are listed one by one, because each had its own mask and saw the 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -79,6 +79,8 @@ class LayerTrace:
     q: Tensor | None = None  # (B, H, T, D)
     k: Tensor | None = None  # (B, H_kv, S, D)
     lse: Tensor | None = None  # (B, H, T)
+    v: Tensor | None = None  # (B, H_kv, S, D_v), where keep has "values"
+    residual: Tensor | None = None  # (B, T, C) input of its block, where keep has "residual"
     statistics: HeadStatistics | None = None
     device: str = "cpu"  # where the model ran
     finish: Callable[[], None] | None = None  # adds calls that are still to be checked
@@ -287,7 +289,7 @@ def measure(
     scoring: Scoring,
     lse: Tensor | None,
     ids: Tensor | None,
-    top_k: int,
+    options: Mapping[str, Any],
 ) -> HeadStatistics:
     """Measure one layer. Padding is left out; ids are used if they are those of its keys."""
     (B, _, T, _), S = q.shape, k.shape[2]
@@ -295,7 +297,7 @@ def measure(
     fits = own and ids is not None and tuple(ids.shape) == (B, S)
     queries = mask.keys[:, S - T :].expand(B, T) if own and mask.keys is not None else None
     ids = ids.to(q.device) if fits and ids is not None else None
-    return observe(q, k, mask, scoring=scoring, lse=lse, ids=ids, queries=queries, top_k=top_k)
+    return observe(q, k, mask, scoring=scoring, lse=lse, ids=ids, queries=queries, **options)
 
 
 def map_tensors(x: Parts, change: Callable[[Tensor], Tensor]) -> Parts:

@@ -350,9 +350,8 @@ def parse_mask(mask: Tensor) -> ParsedMask:
     flat = ((top <= ABSORBS) & low & (mask.amin(-1, keepdim=True) == top))[..., 0]
     hidden = (mask - torch.where(low, top, 0) <= HIDES) | flat[..., None]
     bias = mask.masked_fill(hidden, 0)
-    return ParsedMask(
-        _find_rule(~hidden), bias if bool(bias.any()) else None, flat if bool(flat.any()) else None
-    )
+    some_bias, some_flat = (x if bool(x.any()) else None for x in (bias, flat))
+    return ParsedMask(_find_rule(~hidden), some_bias, some_flat)
 
 
 def _find_rule(mask: Tensor) -> Mask:
@@ -363,6 +362,8 @@ def _find_rule(mask: Tensor) -> Mask:
     padding = None if bool(keys.all()) else keys
     if T == 1:  # the same for all queries
         return Mask(keys=padding)
+    if _matches(likely := Mask(True, None, padding), mask):
+        return likely  # the other guesses wait for a GPU
     causal, window = _extent(mask)
     guesses = [Mask(causal, None, padding), Mask(causal, window, padding), Mask(causal, window)]
     if T == S:

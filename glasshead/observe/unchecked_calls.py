@@ -4,9 +4,9 @@ On a GPU a short text's check, or its statistics, takes longer to start than to 
 one shape are taken together. Nothing waits for the device.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -24,8 +24,10 @@ __all__ = ["UncheckedCall", "check_calls", "measure_calls", "measure_layers"]
 
 # Limits of what is measured in one call: pairs of query and key by kind of device, bytes of queries
 # and keys, cells of overviews.
-PAIRS, BYTES, CELLS = {"cuda": 2**33}, 2**28, 2**28
+PAIRS, BYTES, CELLS = {"cuda": 2**34}, 2**28, 2**28
 ROUGH = 24  # an lse of the CPU kernel that is computed again
+
+Options = Mapping[str, Any]  # of `observe`
 
 
 @dataclass(eq=False)
@@ -131,16 +133,16 @@ class _Measurement:
         return *rules, self.lse is None
 
 
-def measure_calls(calls: Iterable[UncheckedCall], ids: Tensor | None, top_k: int) -> None:
+def measure_calls(calls: Iterable[UncheckedCall], ids: Tensor | None, options: Options) -> None:
     """Measure the layers of these calls, one call each."""
     _measure(
         (_Measurement(x.layer_trace, x.q, x.k, x.mask, x.scoring, x.lse) for x in calls),
-        ids, top_k,
+        ids, options,
     )  # fmt: skip
 
 
 def measure_layers(
-    asked: LayerTrace, others: Iterable[LayerTrace], ids: Tensor | None, top_k: int
+    asked: LayerTrace, others: Iterable[LayerTrace], ids: Tensor | None, options: Options
 ) -> HeadStatistics:
     """Measure a recorded layer on the device that the model ran on; others of its kind with it if
     this takes no longer."""
@@ -154,7 +156,7 @@ def measure_layers(
                 break
             another = _from_tensors(one)
             some += [another] if another.key == first.key else []
-    _measure(some, ids, top_k)
+    _measure(some, ids, options)
     assert asked.statistics is not None
     return asked.statistics
 
@@ -167,7 +169,7 @@ def _from_tensors(stored: LayerTrace) -> _Measurement:
     return _Measurement(stored, q, k, mask, scoring, lse)
 
 
-def _measure(layers: Iterable[_Measurement], ids: Tensor | None, top_k: int) -> None:
+def _measure(layers: Iterable[_Measurement], ids: Tensor | None, options: Options) -> None:
     for some in _groups((layer.key, layer) for layer in layers):
         first, n, B = some[0], len(some), len(some[0].q)
         q, k = _cat([x.q for x in some]), _cat([x.k for x in some])
@@ -176,9 +178,9 @@ def _measure(layers: Iterable[_Measurement], ids: Tensor | None, top_k: int) -> 
         of_all = ids if ids is None or n == 1 or len(ids) != B else ids.repeat(n, 1)
         layer = first.layer_trace.layer
         with torch.autocast(q.device.type, enabled=False):
-            found = measure(layer, q, k, mask, first.scoring, lse, of_all, top_k)
-        for i, x in enumerate(some):
-            x.layer_trace.statistics = found if n == 1 else map_tensors(found, partial(_part, i, n))
+            found = measure(layer, q, k, mask, first.scoring, lse, of_all, options)
+        for x, part in zip(some, _parts(found, n), strict=True):
+            x.layer_trace.statistics = part
 
 
 def _same_rules(
@@ -236,7 +238,19 @@ def _hide_empty_rows(lse: Tensor, mask: Mask, n: int, S: int) -> Tensor:
     return lse.masked_fill(visible == 0, -torch.inf)
 
 
-def _part(i: int, n: int, x: Tensor) -> Tensor:
-    """Return part i of a batch of n equal parts. What has no batch (`lag_starts`), or 1 for all
-    sequences, stays as it is."""
-    return x.chunk(n)[i] if x.dim() > 1 and len(x) % n == 0 else x
+def _parts(found: HeadStatistics, n: int) -> list[HeadStatistics]:
+    """Return the statistics of n layers that were measured as one batch. What has no batch
+    (`lag_starts`), or 1 for all sequences, is the same for all."""
+    if n == 1:
+        return [found]
+    values = vars(found)
+    tensors = {id(x): x for x in values.values() if isinstance(x, Tensor)}  # some share one
+    split = {
+        key: x.chunk(n) if x.dim() > 1 and len(x) % n == 0 else [x] * n
+        for key, x in tensors.items()
+    }
+    each: list[dict[str, Any]] = [
+        {name: split[id(x)][i] if id(x) in split else x for name, x in values.items()}
+        for i in range(n)
+    ]
+    return [HeadStatistics(**fields) for fields in each]

@@ -5,7 +5,6 @@ import lzma
 import re
 
 import pytest
-import torch
 
 from glasshead.generation.opening import open_inspectable
 from glasshead.observe.inspectable import RecordConfig
@@ -43,7 +42,8 @@ def test_a_book_is_recorded_and_any_row_of_it_can_be_seen(cli, run, file, tmp_pa
     assert "".join(seen.tokens[0]) == TEXT
     assert all(record.statistics is not None for record in seen.layer_traces.values())
     alone = open_inspectable(run).record(TEXT, RecordConfig(beyond=True))
-    assert torch.equal(seen.row(2, 1, 300), alone.row(2, 1, 300))
+    # A processor rounds products by where in memory their factors lie.
+    assert (seen.row(2, 1, 300) - alone.row(2, 1, 300)).abs().max() < 1e-6
 
     looks = json.loads(cli("look", book, "--query", "300", "--json").out)["looks"]
     assert len(looks) == 6

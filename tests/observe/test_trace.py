@@ -188,7 +188,7 @@ def test_many_threads_may_ask_at_once(monkeypatch):
 
 def test_cells_of_a_long_map_are_the_overview_that_was_measured():
     torch.manual_seed(1)
-    n = 2500  # cells of 8 in the overview
+    n = 2500  # cells of 32 in the overview
     q, k = torch.randn(2, 1, 1, n, 7)
     mask = Mask(causal=True)
     lse = recompute(q, k, mask, Scoring(), weights=False, lse=True)[1]
@@ -199,10 +199,10 @@ def test_cells_of_a_long_map_are_the_overview_that_was_measured():
         calls = [RecordedCall(0, n, 0, n, mask, Scoring())]
         trace.layer_traces[0] = LayerTrace(layer, (1, 1, n, n), calls, q, k, lse)
         if measured:
-            assert trace.statistics(0).overview_cell == (8, 8)
-        pair.append(trace.cells(0, 0, 4))
+            assert trace.statistics(0).overview_cell == (32, 32)
+        pair.append(trace.cells(0, 0, 5))
     for ours, theirs in zip(*pair, strict=True):
-        assert ours.shape == (157, 157)
+        assert ours.shape == (79, 79)
         assert (ours - theirs).abs().max() < 1e-6
 
 

@@ -10,7 +10,7 @@ from glasshead.lab.plan.meta_device import Target
 from glasshead.lab.plan.scenario import Scenario
 from glasshead.lab.plan.shapes import count
 from glasshead.observe.lags import lag_starts
-from glasshead.observe.statistics import OVERVIEW, cell_side
+from glasshead.observe.statistics import cell_side
 from glasshead.observe.tile_engine import BAND, ROWS
 
 __all__ = ["ObservingPlan", "plan_observing", "statistics_bytes"]
@@ -48,7 +48,7 @@ def plan_observing(scenario: Scenario, device: Device) -> ObservingPlan:
     else:  # three bands of one head; sums by lag, twice, and by key, in float64
         band = min(T * T, max(BAND["cpu"], ROWS["cpu"][0] * T))
         working = 3 * 4 * band + 8 * H * (2 * (2 * T - 1) + T)
-    if cell_side(T, OVERVIEW) == 1:  # two maps are computed, and one of them is kept
+    if cell_side(T) == 1:  # two maps are computed, and one of them is kept
         working += 4 * H * T * T
     memory = {
         "params": float(itemsize * count(config).total),
@@ -85,10 +85,10 @@ def look_seconds(
 def statistics_bytes(B: int, H: int, T: int, causal: bool = True) -> int:
     """Return the size of one layer's `HeadStatistics`, of T queries and T keys.
 
-    >>> round(statistics_bytes(1, 1, 1024) / 2**20, 2)  # most of it the overview
-    4.15
+    >>> [statistics_bytes(1, 1, n) // n for n in (1024, 65536)]  # of each token
+    [181, 156]
     """
-    cell = cell_side(T, OVERVIEW)
+    cell = cell_side(T)
     side, maps = -(-T // cell), 1 if cell == 1 else 2  # of one weight, mean and maximum are equal
     buckets = len(lag_starts(T, T, causal, torch.device("cpu")))
     per_row = 4 * ROW_NUMBERS + (8 + 4) * min(TOP, T)
