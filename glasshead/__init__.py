@@ -33,6 +33,10 @@ computes without some heads.
     with glasshead.ablating(run.model, heads=[(1, 0)]):
         run.model(ids)
 
+What every head does, with proofs.
+
+    glasshead.heads(run, open("poems.txt").read(), tokens=48, draws=2).heads("induction")
+
 Models come from the transformers library and go there; its folders also load directly.
 
     glasshead.import_model("models/gpt2", "runs/gpt2")
@@ -69,6 +73,7 @@ from glasshead.lazy import lazy_names
 from glasshead.observe import viewer as _viewer
 
 if TYPE_CHECKING:
+    from glasshead.api.heads import heads
     from glasshead.api.inference import complete, generate, look, translate
     from glasshead.api.train import train
     from glasshead.attention import Mask as Mask
@@ -98,6 +103,7 @@ __all__ = [
     "complete",
     "export_model",
     "generate",
+    "heads",
     "import_model",
     "load",
     "look",
@@ -113,6 +119,7 @@ _viewer.set_viewer("glasshead.serve.notebook")  # `observe` may not import the p
 
 # Where each name is. It is imported when it is first used, so that `import glasshead` is cheap.
 _NAMES = {
+    "api.heads": ["heads"],
     "api.inference": ["complete", "generate", "look", "translate"],
     "api.train": ["train"],
     "attention.mask": ["Mask"],

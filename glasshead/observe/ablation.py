@@ -11,7 +11,7 @@ of an ablated head is still recorded: its weights exist, but its context is repl
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -27,7 +27,7 @@ from glasshead.observe.hooks import attach_hooks
 from glasshead.observe.layers import choose_layers, find_layers
 from glasshead.observe.trace_storage import masked_scores, to_float
 
-__all__ = ["ChangeHook", "Edge", "ablating", "attach_change_hooks"]
+__all__ = ["ChangeHook", "Edge", "ablating", "attach_change_hooks", "head_means"]
 
 MODES = ("zero", "mean")
 BAND = 2**22  # weights that are computed at a time
@@ -68,6 +68,7 @@ def ablating(
     heads: Iterable[tuple[int | str, int]] = (),
     edges: Iterable[Edge] = (),
     mode: str = "zero",
+    means: Mapping[int, Tensor] | None = None,
     renormalise: bool = True,
 ) -> Iterator[None]:
     """Run the model without these heads and edges inside the `with`.
@@ -86,6 +87,7 @@ def ablating(
         edges: pairs of positions that may not attend, in every sequence of the batch.
         mode: what replaces a head's context: "zero", or "mean", its mean over the positions of the
             call that are not padding.
+        means: for mode "mean", the means over a reference text instead, from `head_means`.
         renormalise: True hides edges before the softmax, so that the row's other weights grow.
             False sets their weights to 0 after it (our models only).
 
@@ -94,6 +96,8 @@ def ablating(
     """
     if mode not in MODES:
         raise ConfigError(f"unknown mode '{mode}'", hint=did_you_mean(mode, MODES))
+    if means is not None and mode != "mean":
+        raise ConfigError(f"means do not go with mode '{mode}'", hint='use mode="mean"')
     pairs, wanted_edges = [_check_pair(pair) for pair in heads], list(edges)
     found = find_layers(model)
     layers = [layer for layer, _ in found]
@@ -109,7 +113,13 @@ def ablating(
             of_edges[index].append(edge)
     hooks = {
         module: _AblationHook(
-            layer, module, of_heads[layer.index], of_edges[layer.index], mode, renormalise
+            layer,
+            module,
+            of_heads[layer.index],
+            of_edges[layer.index],
+            mode,
+            renormalise,
+            None if means is None else means.get(layer.index),
         )
         for layer, module in found
         if of_heads[layer.index] or of_edges[layer.index]
@@ -159,6 +169,38 @@ def attach_change_hooks(hooks: Mapping[nn.Module, ChangeHook]) -> Iterator[None]
             )
 
 
+def head_means(model: nn.Module, run: Callable[[], object]) -> dict[int, Tensor]:
+    """Return the mean context of each head while `run()` runs the model, {layer: (H, D)} float32.
+
+    Means over all calls and all positions that are not padding; for `ablating(means=...)`.
+    """
+    hooks = {module: _MeanHook(layer) for layer, module in find_layers(model)}
+    with torch.no_grad(), attach_change_hooks(hooks):
+        run()
+    return {hook.layer.index: hook.mean() for hook in hooks.values()}
+
+
+class _MeanHook(ChangeHook):
+    """Adds up the contexts of a layer over positions that are not padding."""
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__(layer)
+        self.totals: list[Tensor] = []
+        self.n = 0
+
+    def mean(self) -> Tensor:
+        return (torch.stack(self.totals).sum(0) / max(self.n, 1)).float()
+
+    def after(self, call: AttentionCall, context: Tensor) -> Tensor:
+        context = super().after(call, context)
+        B, _, T, _ = context.shape
+        real = call.real_queries()
+        real = context.new_ones(B, T, dtype=torch.bool) if real is None else real.expand(B, T)
+        self.totals.append((context.double() * real[:, None, :, None]).sum((0, 2)))
+        self.n += int(real.sum())
+        return context
+
+
 class _AblationHook(ChangeHook):
     """Ablates heads and edges of one layer."""
 
@@ -172,10 +214,11 @@ class _AblationHook(ChangeHook):
         edges: list[Edge],
         mode: str,
         renormalise: bool,
+        means: Tensor | None = None,
     ) -> None:
         super().__init__(layer)
         self.module, self.heads, self.edges = module, heads, edges
-        self.mode, self.renormalise = mode, renormalise
+        self.mode, self.renormalise, self.means = mode, renormalise, means
         self.found_edges: list[Edge] = []
         self.longest = 0
         self._hidden: Tensor | None = None  # after the softmax, of the call that runs
@@ -235,8 +278,22 @@ class _AblationHook(ChangeHook):
             return context
         ablated = torch.zeros(context.shape[1], 1, 1, dtype=torch.bool, device=context.device)
         ablated[self.heads] = True
-        instead = 0 if self.mode == "zero" else _mean(context, call.real_queries())
-        return torch.where(ablated, instead, context)
+        return torch.where(ablated, self._instead(call, context), context)
+
+    def _instead(self, call: AttentionCall, context: Tensor) -> Tensor | int:
+        if self.means is not None:
+            return self._reference(context)
+        return 0 if self.mode == "zero" else _mean(context, call.real_queries())
+
+    def _reference(self, context: Tensor) -> Tensor:
+        assert self.means is not None
+        if self.means.shape != (context.shape[1], context.shape[3]):
+            raise AblationError(
+                f"the means of {self.layer} have shape {tuple(self.means.shape)}, its heads "
+                f"{(context.shape[1], context.shape[3])}",
+                hint="use head_means of the same model",
+            )
+        return self.means[:, None].to(context)
 
 
 def _zero_weights(call: AttentionCall, hidden: Tensor) -> AttentionCall:

@@ -14,7 +14,10 @@ from glasshead.observe.colours import Kind, Scale, full_bar, three
 from glasshead.observe.picture import Sheet
 from glasshead.observe.view import Map
 
-__all__ = ["CellGrid", "Drawing", "LabelledBar", "Outline", "Strip", "Write", "layout"]
+__all__ = [
+    "Arc", "CellGrid", "Drawing", "Item", "LabelledBar", "Outline", "Strip", "Tile", "Write",
+    "layout", "short", "text_width",
+]  # fmt: skip
 
 MARGIN = 32
 LABEL = 26  # cells: a longer name is cut
@@ -79,18 +82,47 @@ class Strip:
     kind: Kind
 
 
+@dataclass(frozen=True)
+class Tile:
+    """A filled rectangle; `strength` is its opacity."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    colour: str
+    strength: float
+
+
+@dataclass(frozen=True)
+class Arc:
+    """A bow over a line of text, from the middle of one token to that of another."""
+
+    start: float
+    end: float
+    y: float  # of the line
+    height: float
+    weight: float
+
+
+Item = Write | CellGrid | LabelledBar | Outline | Strip | Tile | Arc
+
+
 @dataclass
 class Drawing:
     title: str
     width: float = 0
     height: float = 0
-    items: list[Write | CellGrid | LabelledBar | Outline | Strip] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
 
     def write(self, x: float, y: float, text: str, **how: object) -> None:
         line = Write(x, y, text, **how)  # type: ignore[arg-type]
         self.items.append(line)
         if line.anchor == "start" and not line.angle:
             self.fit(x + text_width(text, line.size), y + line.size)
+
+    def outline(self, *place: float) -> None:
+        self.items.append(Outline(*place))
 
     def fit(self, right: float, bottom: float) -> None:
         self.width = max(self.width, right + MARGIN)

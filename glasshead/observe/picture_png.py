@@ -9,11 +9,21 @@ import numpy as np
 
 from glasshead.errors import InputError
 from glasshead.observe.colours import COLOURS, cell_colours, palette
-from glasshead.observe.drawing import CellGrid, Drawing, LabelledBar, Outline, Strip, Write, layout
+from glasshead.observe.drawing import (
+    Arc,
+    CellGrid,
+    Drawing,
+    LabelledBar,
+    Outline,
+    Strip,
+    Tile,
+    Write,
+    layout,
+)
 from glasshead.observe.picture import Sheet
 from glasshead.observe.picture_svg import BAR, tones
 
-__all__ = ["png"]
+__all__ = ["png", "png_of"]
 
 DPI = 100  # at which a pixel of the layout is a pixel
 SHARP = 2
@@ -22,10 +32,13 @@ PAPER = COLOURS["light"]["paper"]
 
 
 def png(sheet: Sheet) -> bytes:
+    return png_of(layout(sheet))
+
+
+def png_of(drawing: Drawing) -> bytes:
     import matplotlib
     from matplotlib.figure import Figure  # the figure alone: no window, no global state
 
-    drawing = layout(sheet)
     sharp = min(SHARP, MAX_SIDE / max(drawing.width, drawing.height))
     with matplotlib.rc_context({"font.family": _families(drawing), "axes.unicode_minus": False}):
         figure = Figure((drawing.width / DPI, drawing.height / DPI), facecolor=PAPER)
@@ -49,6 +62,11 @@ def png(sheet: Sheet) -> bytes:
                     )  # fmt: skip
                 case Strip():
                     _paint(axes, palette(item.kind)[None], item.x, item.y, item.width, item.height)
+                case Tile():
+                    axes.barh(item.y + item.height / 2, item.width, item.height, left=item.x,
+                              color=item.colour, alpha=item.strength)  # fmt: skip
+                case Arc():
+                    _arc(axes, item)
         picture = io.BytesIO()
         with warnings.catch_warnings():
             # A character that no font has is drawn as a box.
@@ -81,6 +99,22 @@ def _write(axes: Any, item: Write) -> None:
         ha=anchors[item.anchor], va="center" if not item.angle else "bottom",
         rotation=item.angle, rotation_mode="anchor" if item.angle != 90 else "default",
         parse_math=False,
+    )  # fmt: skip
+
+
+def _arc(axes: Any, item: Arc) -> None:
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    spread = 9.0 if item.start == item.end else 0.0
+    start, end, top = item.start - spread, item.end + spread, item.y - item.height * 4 / 3
+    path = Path(
+        [(start, item.y), (start, top), (end, top), (end, item.y)],
+        [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4],
+    )
+    axes.add_patch(
+        PathPatch(path, facecolor="none", edgecolor=BAR, alpha=0.25 + 0.75 * min(1, item.weight),
+                  linewidth=(1 + 3 * item.weight) * 72 / DPI)
     )  # fmt: skip
 
 

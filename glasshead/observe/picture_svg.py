@@ -9,18 +9,20 @@ import numpy as np
 
 from glasshead.observe.colours import COLOURS, SEQUENTIAL, Theme, cell_colours, hex_of, palette
 from glasshead.observe.drawing import (
+    Arc,
     CellGrid,
     Drawing,
     LabelledBar,
     Outline,
     Strip,
+    Tile,
     Write,
     layout,
     number,
 )
 from glasshead.observe.picture import Sheet
 
-__all__ = ["BAR", "FONTS", "svg", "tones"]
+__all__ = ["BAR", "FONTS", "svg", "svg_of", "tones"]
 
 FONTS = (
     "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', 'PingFang SC', 'Hiragino Sans GB', "
@@ -30,7 +32,11 @@ BAR = SEQUENTIAL["light"][3]
 
 
 def svg(sheet: Sheet, theme: Theme = "light") -> bytes:
-    return "\n".join(_lines(layout(sheet), theme)).encode()
+    return svg_of(layout(sheet), theme)
+
+
+def svg_of(drawing: Drawing, theme: Theme = "light") -> bytes:
+    return "\n".join(_lines(drawing, theme)).encode()
 
 
 def tones(theme: Theme) -> dict[str, str]:
@@ -68,6 +74,14 @@ def _lines(drawing: Drawing, theme: Theme) -> Iterator[str]:
                 )
             case Strip():
                 yield from _strip(item, theme)
+            case Tile():
+                yield (
+                    f'<rect x="{item.x:g}" y="{item.y:g}" width="{item.width:g}" '
+                    f'height="{item.height:g}" rx="2" fill="{item.colour}" '
+                    f'fill-opacity="{item.strength:g}"/>'
+                )
+            case Arc():
+                yield _arc(item)
     yield "</svg>\n"
 
 
@@ -119,6 +133,18 @@ def _image(block: CellGrid, theme: Theme) -> str:
         f'style="image-rendering:pixelated" '
         f'href="data:image/png;base64,{base64.b64encode(data.getvalue()).decode()}">'
         f"<title>{escape(block.map.name)}</title></image>"
+    )
+
+
+def _arc(item: Arc) -> str:
+    """A bow; a loop where the token looks at itself."""
+    spread = 9.0 if item.start == item.end else 0.0
+    top = item.y - item.height * 4 / 3
+    return (
+        f'<path d="M{item.start - spread:.1f} {item.y:g} C{item.start - spread:.1f} {top:g} '
+        f'{item.end + spread:.1f} {top:g} {item.end + spread:.1f} {item.y:g}" fill="none" '
+        f'stroke="{BAR}" stroke-width="{1 + 3 * item.weight:.2f}" '
+        f'stroke-opacity="{0.25 + 0.75 * item.weight:.2f}"/>'
     )
 
 
