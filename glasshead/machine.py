@@ -7,6 +7,7 @@ which is slower.
 """
 
 import json
+import math
 import os
 import platform
 import shutil
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -27,8 +29,9 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "SAFE_ISA", "amx_crashes", "count_cores", "cpu_flags", "cpu_name", "find_compiler", "mps_fault",
-    "pick_device", "settle_half_precision", "triton_works",
+    "SAFE_ISA", "amx_crashes", "check_memory", "count_cores", "cpu_flags", "cpu_name",
+    "find_compiler", "free_memory", "mps_fault", "pick_device", "settle_half_precision",
+    "triton_works", "wait_passively",
 ]  # fmt: skip
 
 SAFE_ISA = "AVX512_CORE_FP16"
@@ -185,3 +188,49 @@ def pick_device(name: str) -> "torch.device":
             f"device '{name}' does not exist: torch sees {n_gpus} GPUs", hint="use --device cpu"
         )
     return device
+
+
+def wait_passively() -> None:
+    """Let threads of torch that wait for each other sleep, unless the user has decided otherwise.
+
+    They spin by default. Where other programs want the cores, the thread that is waited for then
+    does not run, and training takes five times as long. Call it before torch is imported.
+    """
+    if "torch" not in sys.modules:
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+def free_memory(device: str = "cpu") -> float:
+    """Return the bytes that can still be allocated, as far as the system says; else infinity."""
+    if device.startswith("cuda"):
+        import torch
+
+        return float(torch.cuda.mem_get_info(device)[0])
+    found = [math.inf]
+    with suppress(OSError, ValueError, IndexError):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")]
+    with suppress(OSError, ValueError):  # the limit of a container; files it has read can go
+        group = Path("/sys/fs/cgroup")
+        lines = (group / "memory.stat").read_text(encoding="ascii").splitlines()
+        files = next(int(line.split()[1]) for line in lines if line.startswith("inactive_file"))
+        used = int((group / "memory.current").read_text(encoding="ascii")) - files
+        found.append(int((group / "memory.max").read_text(encoding="ascii")) - used)
+    with suppress(ImportError, OSError, ValueError):  # the limit of `ulimit -v`; not on Windows
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        if limit != resource.RLIM_INFINITY:
+            found.append(limit - pages * resource.getpagesize())
+    return max(0, min(found))
+
+
+def check_memory(needed: float, what: str, hint: str, device: str = "cpu") -> None:
+    """Raise ConfigError if something needs more bytes than are free."""
+    if needed > (free := free_memory(device)):
+        raise ConfigError(
+            f"{what} needs at least {needed / 1e9:,.1f} GB of memory, and {free / 1e9:,.1f} GB "
+            "are free",
+            hint=hint,
+        )

@@ -95,6 +95,7 @@ def check_gguf(settings: Mapping[str, Any], shapes: Mapping[str, Tensor]) -> Non
     arch = settings["model_type"]
     reasons = {
         f"only llama, qwen2 and qwen3 can, not {arch}": arch not in ("llama", "qwen2", "qwen3"),
+        "llama.cpp knows hidden_act silu only": settings.get("hidden_act", "silu") != "silu",
         "it has rope_scaling": settings.get("rope_scaling") is not None,
         "llama.cpp's Qwen3 has no bias in o_proj, the output of attention": arch == "qwen3"
         and any(name.endswith("o_proj.bias") for name in shapes),

@@ -47,6 +47,7 @@ from glasshead.cli.help import LocalizedHelp
 from glasshead.cli.screen import protect_stdout
 from glasshead.cli.terminal import report, say
 from glasshead.errors import GlassheadError, InputError, did_you_mean
+from glasshead.machine import wait_passively
 from glasshead.messages import VARIABLE
 
 __all__ = ["COMMANDS", "app", "main", "run"]
@@ -145,6 +146,7 @@ for _word, _function in COMMANDS.items():
 
 
 def main() -> None:
+    wait_passively()
     # Commands say it themselves, in the user's language.
     warnings.filterwarnings("ignore", message=".* also ran attention that cannot be recorded")
     sys.exit(run(sys.argv[1:]))
@@ -182,7 +184,16 @@ def run(args: Sequence[str]) -> int:
         report("cannot write the output: no space left on device", "free some space")
         return 2
     except Exception as error:
+        if _is_out_of_memory(error):
+            report("memory ran out", "close other programs, or ask for less")
+            return 2
         return _report_crash(error)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Return whether Python, NumPy or torch could not allocate; torch says so by words alone."""
+    words = "not enough memory", "can't allocate memory", "CUDA out of memory"
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
 
 def _report_crash(error: Exception) -> int:

@@ -310,11 +310,11 @@ def check_max_tokens(max_tokens: int) -> None:
         raise ConfigError(f"max_tokens ({max_tokens}) must be at least 1", hint="try 256")
 
 
-def check_prompts(prompts: list[list[int]], vocab_size: int) -> None:
+def check_prompts(prompts: Sequence[Sequence[int]], vocab_size: int) -> None:
     if not prompts:
         raise InputError("there is no prompt", hint="give at least one, as a list of ids")
     for row, prompt in enumerate(prompts):
-        if not prompt:
+        if not len(prompt):
             raise InputError(f"prompt {row} is empty", hint="start from one id at least")
         for token in (min(prompt), max(prompt)):
             if not 0 <= token < vocab_size:

@@ -26,7 +26,6 @@ class TextStream:
             raise ConfigError("a stop string is empty", hint="leave it out to never stop")
         self.done = False  # whether a stop string is complete
         self.piece = ""  # what the last id decoded to, held back or not
-        self.rest = ""  # what was left of a character at the end
         self.released = 0  # characters returned so far
         self.stop = tuple(stop)
         self._decoder = StreamDecoder(tokenizer)
@@ -38,11 +37,9 @@ class TextStream:
         return self._release(self.piece)
 
     def flush(self) -> str:
-        """Return what is left when no more ids come."""
-        self.rest = self._decoder.flush()
-        text = self._release(self.rest)
+        """Return what was held back, when no more ids come; half a character is dropped."""
         self.released += len(self._held)
-        text, self._held = text + self._held, ""
+        text, self._held = self._held, ""
         return text
 
     def _release(self, new: str) -> str:

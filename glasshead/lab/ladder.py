@@ -290,7 +290,7 @@ def _fit_by_trainer(
         model,
         text.corpus,
         batch_size=config.batch_size,
-        eval_batches=config.eval_batches,
+        eval_batches=CURVE_BATCHES,
         seed=seed,
     )
     run = None

@@ -68,7 +68,7 @@ class TokenBuffer:
         if self.stream.done:
             return [*self._cut(), Token(None, finish=finish)]
         held, self._held = self._held, []
-        return [*(token for token, _ in held), Token(None, self.stream.rest, finish=finish)]
+        return [*(token for token, _ in held), Token(None, finish=finish)]
 
     def _cut(self) -> list[Token]:
         """Return the tokens before the stop string, the last perhaps shortened."""

@@ -1,6 +1,8 @@
 """Byte-level BPE, trained on the user's text by Hugging Face `tokenizers`."""
 
+import json
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -36,10 +38,11 @@ _WORDS = "|".join(
         r"[^\S\r\n]+",
     ]
 )
+_GPT2_WORDS = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
 
 def split_words() -> pre_tokenizers.PreTokenizer:
-    """Return a pre-tokenizer that splits text into the words above."""
+    """Return a pre-tokenizer that splits text into the words above, written in bytes."""
     return pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(tokenizers.Regex(_WORDS), "isolated"),
@@ -65,6 +68,13 @@ def _visible_bytes() -> dict[str, int]:
 
 
 VISIBLE_BYTES = _visible_bytes()
+_OF_BYTE = {value: character for character, value in VISIBLE_BYTES.items()}
+MOST_CHARACTERS = 20_000  # tokens of one character; Chinese newspapers use some 8,000
+
+
+def _to_visible(text: str) -> str:
+    """Write a text as a byte-level vocabulary does; the inverse of `token_to_bytes`."""
+    return "".join(_OF_BYTE[value] for value in text.encode())
 
 
 class BPETokenizer(Tokenizer):
@@ -130,6 +140,63 @@ class BPETokenizer(Tokenizer):
         )
         whole = [texts] if isinstance(texts, str) else texts
         inner.train_from_iterator((piece for text in whole for piece in _pieces(text)), trainer)
+        return cls(inner)
+
+    @classmethod
+    def train_on_characters(
+        cls,
+        texts: Callable[[], Iterable[str]],
+        vocab_size: int,
+        specials: Sequence[str] = (),
+        cut: Callable[[], pre_tokenizers.PreTokenizer] = split_words,
+        *,
+        grow: bool = False,
+    ) -> "BPETokenizer":
+        """Make each character of the texts a token, then learn merges of characters.
+
+        For writing of thousands of characters, such as Chinese: `train` leaves the rarer ones in
+        bytes, and a model that has to write them in bytes writes half characters, too. Bytes are
+        left for characters that do not occur, and the rarest where there is no room for them.
+
+        Args:
+            texts: returns the texts anew; they are read twice.
+            grow: make the vocabulary larger than `vocab_size` if MOST_CHARACTERS need that.
+
+        >>> tokenizer = BPETokenizer.train_on_characters(lambda: ["春江潮水连海平"], 300)
+        >>> [tokenizer.token_bytes(token).decode() for token in tokenizer.encode_ids("江水")]
+        ['江', '水']
+        """
+        counts = Counter[str]()
+        for text in texts():
+            counts.update(utf8(text).decode())
+        common = [character for character, _ in counts.most_common(MOST_CHARACTERS)]
+        room = vocab_size - 256 - len(number_specials(specials, first=0))
+        # A character's bytes are merged from the left: the first two, with the third, ...
+        merges = dict[tuple[str, str], None]()
+        for word in map(_to_visible, common):
+            steps = {(word[:end], word[end]): None for end in range(1, len(word))}
+            if grow or len(merges | steps) <= room:
+                merges |= steps
+        room -= len(merges)
+        if room > 0:
+            learner = tokenizers.Tokenizer(models.BPE())
+            words = _WORDS if cut is split_words else _GPT2_WORDS
+            learner.pre_tokenizer = pre_tokenizers.Split(tokenizers.Regex(words), "isolated")
+            trainer = trainers.BpeTrainer(
+                vocab_size=len(common) + room,
+                min_frequency=2,
+                limit_alphabet=len(common),
+                show_progress=False,
+            )
+            pieces = (piece for text in texts() for piece in _pieces(text))
+            learner.train_from_iterator(pieces, trainer)
+            found = json.loads(learner.to_str())["model"]["merges"]
+            merges |= {(_to_visible(one), _to_visible(two)): None for one, two in found}
+        tokens = dict.fromkeys([*specials, *sorted(VISIBLE_BYTES), *map("".join, merges)])
+        vocabulary = {token: number for number, token in enumerate(tokens)}
+        inner = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=list(merges)))
+        inner.add_special_tokens(list(specials))
+        inner.pre_tokenizer, inner.decoder = cut(), decoders.ByteLevel()
         return cls(inner)
 
     def encode_ids(self, text: str) -> Ids:

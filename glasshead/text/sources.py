@@ -148,6 +148,9 @@ def find_sources(sources: Sequence[str | Path], report: Report) -> list[Source]:
     return list(once.values())
 
 
+_SYSTEM = ("/dev", "/proc", "/sys")  # folders whose files are no files, and may never end
+
+
 def _in_folder(folder: str, report: Report) -> list[Source]:
     def skip_folder(error: OSError) -> None:
         report.skip(str(error.filename), str(error.strerror))
@@ -156,16 +159,22 @@ def _in_folder(folder: str, report: Report) -> list[Source]:
     for parent, folders, files in os.walk(folder, onerror=skip_folder):
         for name in [*sorted(folders), *sorted(files)]:
             path = Path(parent, name)
-            if name.startswith("."):
+            if str(path) in _SYSTEM:
+                report.skip(str(path), "of the system, not of files")
+            elif name.startswith("."):
                 report.skip(str(path), "hidden")
             elif name in folders:
                 if path.is_symlink():
                     report.skip(str(path), "a link to a folder")
-            elif not path.is_file():
+            elif not os.path.isfile(path):  # False where it is forbidden to know
                 report.skip(str(path), "not a regular file")
             else:
                 paths.append(path)
-        folders[:] = [name for name in folders if not name.startswith(".")]
+        folders[:] = [
+            name
+            for name in folders
+            if not name.startswith(".") and os.path.join(parent, name) not in _SYSTEM
+        ]
     return [Source(str(path), path, named=False) for path in sorted(paths)]
 
 

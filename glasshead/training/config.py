@@ -35,8 +35,8 @@ class TrainConfig:
     warmup: float = 0.02  # share of the run in which the learning rate rises
     cooldown: float = 0.4  # share of the run in which the trapezoid falls
     final_lr: float = 0.0  # learning rate at the end, as a share of its peak
-    eval_every: int | None = None  # steps between evaluations; 20 evaluations if not given
-    eval_batches: int = 20  # batches per evaluation, always the same
+    eval_every: int | None = None  # steps between evaluations; by default 20, fewer in short runs
+    eval_batches: int | None = None  # per evaluation, always the same; by default 20 or fewer
     stop_on: str = "loss"  # what decides which model is the best: loss, bleu (pairs only)
     patience: int = 0  # stop after so many evaluations without a better one; 0: never
     ema: float = 0.0  # decay of a running mean of the parameters, such as 0.999; 0: none
@@ -78,6 +78,7 @@ class TrainConfig:
     def resolve_auto(self, model: nn.Module) -> "TrainConfig":
         """Return a copy in which every 'auto' is decided, for this model on this machine."""
         device = pick_device(self.device)
+        batches, every = self._pick_evaluations()
         is_long = (self.steps or 0) * self.accumulate >= 2000 or (self.minutes or 0) >= 5
         return replace(
             self,
@@ -86,5 +87,19 @@ class TrainConfig:
             compile=auto_settings.pick_compile(self.compile, device, is_long),
             graph=auto_settings.pick_graph(self.graph, device, model),
             threads=auto_settings.pick_threads(self.threads, model),
-            eval_every=self.eval_every or (max(1, self.steps // 20) if self.steps else None),
+            eval_batches=batches,
+            eval_every=self.eval_every or every,
         )
+
+    def _pick_evaluations(self) -> tuple[int, int | None]:
+        """Return batches per evaluation and steps between two: at most a tenth of the run.
+
+        A batch that is only evaluated takes a third of a step. The first evaluation is before the
+        first step. A run that is given minutes decides by the clock when it evaluates.
+        """
+        affordable = 0.1 * 3 * (self.steps or 0) * self.accumulate
+        batches = self.eval_batches or max(1, min(20, int(affordable / 2) if self.steps else 20))
+        if not self.steps:
+            return batches, None
+        intervals = max(1, min(20, int(affordable / batches) - 1))
+        return batches, math.ceil(self.steps / intervals)

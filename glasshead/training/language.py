@@ -30,6 +30,7 @@ __all__ = [
 ]  # fmt: skip
 
 MOST_CHARACTERS = 512  # distinct ones, up to which each character becomes an id
+WIDE = 2.0  # bytes a character on average, above which characters are the first tokens of BPE
 SMALL_TEXT = 5_000_000  # bytes, up to which that is so
 EXCERPT = 2000  # tokens of held-out text to take examples from
 RESIDENT = 2**28  # ids that are kept on a GPU: 1 GiB
@@ -75,16 +76,18 @@ def train_tokenizer(
     """Train the tokenizer that the config names on the sources.
 
     'auto' makes each character an id if there are few of them and the text is small; otherwise it
-    is BPE. `<eos>` ends each document if there are several, or if the tokenizer must be portable.
+    is BPE, whose first tokens are the characters if most of them take three bytes, as in Chinese.
+    `<eos>` ends each document if there are several, or if the tokenizer must be portable.
     """
 
     def texts() -> Iterator[str]:
         return (text for text, _ in read_pieces(sources, field=config.field))
 
-    n_documents, n_bytes, characters = 0, 0, set[str]()
+    n_documents, n_bytes, n_characters, characters = 0, 0, 0, set[str]()
     for text, ends in read_pieces(sources, field=config.field):
         n_documents += ends
         n_bytes += len(text.encode(errors="replace"))
+        n_characters += len(text)
         if len(characters) <= MOST_CHARACTERS:
             characters.update(text)
     few = len(characters) <= MOST_CHARACTERS and n_bytes < SMALL_TEXT
@@ -96,6 +99,9 @@ def train_tokenizer(
             return ByteTokenizer(specials)
     size = vocab_size or pick_vocab_size(n_bytes)
     cut = split_gpt2_words if config.portable else split_words
+    if n_bytes > WIDE * n_characters:
+        grow = vocab_size is None
+        return BPETokenizer.train_on_characters(texts, size, specials, cut, grow=grow)
     return BPETokenizer.train(texts(), size, specials, cut)
 
 
@@ -178,7 +184,7 @@ class TextDataset(Dataset):
             model,
             self.corpus,
             batch_size=train.batch_size,
-            eval_batches=train.eval_batches,
+            eval_batches=train.eval_batches or 20,
             seed=train.seed,
             sample=(lambda model: sampler(model, tokenizer)) if sampler else None,
         )

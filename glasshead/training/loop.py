@@ -88,6 +88,7 @@ class Trainer:
         self._tokens_per_s = 0.0  # without evaluations
         self._step_seconds, self._step_tokens = 0.0, 0  # since the last line of metrics
         self._started_at = self._clock()  # minus the seconds that the run had trained before
+        self._evaluation_seconds = 0.0  # that the last evaluation took
         self._shared_seconds = 0.0  # seconds of training, by the clock of the first process
 
     def train(self) -> Outcome:
@@ -185,7 +186,7 @@ class Trainer:
         p, on = self.progress, self.config.stop_on
         if p.bad:
             return
-        status = self._status()
+        status, started = self._status(), self._seconds()
         self.model.eval()
         with self.ema.swap_in() if self.ema else nullcontext():
             task = self.strategy.evaluation_task()
@@ -213,6 +214,7 @@ class Trainer:
                 self.listener.say(f"cannot draw {error.filename}: {error.strerror}")
             self._drawn_at = self._clock()
         p.evaluated_at = self._seconds()
+        self._evaluation_seconds = p.evaluated_at - started
 
     def _measure(self, task: Task) -> tuple[dict[str, float], str | None]:
         """Return the results of an evaluation, none if it fails, and a sample."""
@@ -378,7 +380,9 @@ class Trainer:
         c, p = self.config, self.progress
         if c.eval_every:
             return p.step % c.eval_every == 0
-        return p.step == 0 or self._seconds() - p.evaluated_at >= 60 * (c.minutes or 0) / 20
+        # Evaluations take a tenth of the time at most.
+        pause = max(60 * (c.minutes or 0) / 20, 9 * self._evaluation_seconds)
+        return p.step == 0 or self._seconds() - p.evaluated_at >= pause
 
     def _save_due(self) -> bool:
         every = self.config.save_every

@@ -21,7 +21,8 @@ class Preset:
 _MODERN = {
     "positions": "rotary", "norm": "rms", "bias": False, "head_bias": False, "init": "gpt2"
 }  # fmt: skip
-_NANOGPT = {**_MODERN, "feed_forward": "relu2", "qk_norm": True}
+# As a Qwen3 has one epsilon for all norms, so that what these presets train can be exported.
+_NANOGPT = {**_MODERN, "feed_forward": "relu2", "qk_norm": True, "qk_eps": 1e-5}
 _NANO = {"n_layers": 4, "n_heads": 4, "d_model": 128, "max_len": 64}
 _PAIRS_TINY = {"n_layers": 2, "n_heads": 4, "d_model": 128, "max_len": 64}
 _WORLD = {"n_layers": 2, "n_heads": 4, "d_model": 64, "max_len": 64, "dropout": 0.0}

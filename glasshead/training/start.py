@@ -11,10 +11,12 @@ from torch import nn
 
 from glasshead.checkpoint import KINDS, RunConfig, RunFolder, load, load_parameters, parameters
 from glasshead.errors import CheckpointError, ConfigError, InputError, did_you_mean
+from glasshead.machine import pick_device
 from glasshead.training.config import TrainConfig
 from glasshead.training.dataset import Context, Dataset, Sources, select_fields
 from glasshead.training.language import TextDataset
 from glasshead.training.loop import Trainer
+from glasshead.training.memory import check_training_memory
 from glasshead.training.presets import Preset
 from glasshead.training.pronouns import PronounDataset
 from glasshead.training.translation import PairDataset
@@ -62,10 +64,13 @@ def start_run(
     shape = select_fields(model_config, settings)
     model_config(**{**shape, "vocab_size": 1})  # report wrong settings before reading for long
     _check_sources(dataset, sources)
+    least = model_config(**{**shape, "vocab_size": settings.get("vocab_size") or 1})
+    _check_memory(dataset, least, train, config)
     data = dataset(sources, config, context, vocab_size=settings.get("vocab_size"))
     shape["vocab_size"] = data.tokenizer.vocab_size
     if dataset.kind != "gpt":
         shape["pad"] = data.tokenizer.specials["<pad>"]
+    _check_memory(dataset, model_config(**shape), train, config)
     torch.manual_seed(train.seed)
     return _create_run(data, model_class(model_config(**shape)), train, {}, out)
 
@@ -104,6 +109,7 @@ def fine_tune(
     own = {**run.config.data.get(dataset.name, {}), **select_fields(dataset.config_class, flags)}
     config = _from_saved(dataset.config_class, own, path)
     _check_sources(dataset, sources)
+    _check_memory(dataset, model_config(**{**run.config.model, **changes}), train, config)
     data = dataset(sources, config, context, tokenizer=run.tokenizer)
     model = model_class(model_config(**{**run.config.model, **changes}))
     load_parameters(model, parameters(run.model), path / "model.safetensors")
@@ -217,6 +223,12 @@ def unused_path(folder: Path, name: str) -> Path:
     while (path := folder / (f"{name}-{number}" if number > 1 else name)).exists():
         number += 1
     return path
+
+
+def _check_memory(dataset: type[Dataset], shape: Any, train: TrainConfig, config: Any) -> None:
+    tokens = train.batch_size * (shape.max_len if dataset.same_shapes else 1)
+    train = replace(train, device=str(pick_device(train.device)))
+    check_training_memory(dataset.kind, shape, train, getattr(config, "max_tokens", tokens))
 
 
 def _create_run(

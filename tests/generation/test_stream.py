@@ -6,9 +6,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from glasshead.errors import ConfigError
+from glasshead.generation import stream as stream_module
 from glasshead.generation.decode import generate
 from glasshead.generation.sampling import GREEDY
-from glasshead.generation.stream import start_ids, stream
+from glasshead.generation.stream import start_ids, stream, texts_at_once
 from glasshead.generation.text_stream import TextStream
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer, CharTokenizer
@@ -82,10 +83,30 @@ def test_only_what_may_begin_a_stop_string_is_held_back(text, stop):
         assert held == "" or any(word.startswith(held) for word in stop)
 
 
-def test_half_a_character_at_the_end_shows_as_such():
-    reader = TextStream(BYTES)
-    assert [reader.push(token) for token in "春".encode()[:2]] == ["", ""]
-    assert reader.flush() == "�"
+def test_half_a_character_at_the_end_is_dropped():
+    reader = TextStream(BYTES, ["END"])
+    assert [reader.push(token) for token in b"EN" + "春".encode()[:2]] == ["", "", "", ""]
+    assert reader.flush() == "EN"
+
+
+def test_texts_that_do_not_fit_side_by_side_wait_for_others_and_stay_the_same(monkeypatch):
+    model, prompts = spelling("abcdefgh"), [b"a", b"c", b"f", b"b", b"g"]
+    together, most = pieces_of(model, BYTES, prompts, max_tokens=4), []
+    assert texts_at_once(model, 5) == stream_module.MOST_TEXTS
+    monkeypatch.setattr(stream_module, "MOST_TEXTS", 2)
+    step = stream_module._step
+    monkeypatch.setattr(
+        stream_module, "_step", lambda batch: most.append(len(batch.texts)) or step(batch)
+    )
+    assert pieces_of(model, BYTES, prompts, max_tokens=4) == together
+    assert max(most) == 2
+
+
+def test_the_caches_of_texts_side_by_side_take_half_of_the_free_memory(monkeypatch):
+    model = GPT(GPTConfig(vocab_size=7, n_layers=3, n_heads=2, d_model=22, max_len=13))
+    of_text = 2 * 4 * 3 * 22 * 13  # keys and values, float32
+    monkeypatch.setattr(stream_module, "free_memory", lambda device: 4 * of_text * 5 + 17)
+    assert texts_at_once(model, 999) == 5
 
 
 def test_an_empty_stop_string_is_an_error():

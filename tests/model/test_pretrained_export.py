@@ -7,13 +7,15 @@ from dataclasses import asdict
 import pytest
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
 
 from glasshead.checkpoint import RunConfig, RunFolder, export_model, exporting, import_model, load
-from glasshead.errors import CheckpointError, ConfigError, GlassheadError
+from glasshead.errors import CheckpointError, ConfigError, GlassheadError, InputError
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.pretrained import FAMILIES, family_for
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer, CharTokenizer
 from glasshead.text.word_tokenizer import WordTokenizer
+from glasshead.training.presets import PRESETS, presets_for
 
 hf = pytest.importorskip("transformers", reason="needs transformers")
 
@@ -45,6 +47,11 @@ FITTING = {
         {**MODERN, "bias": False, "qk_norm": True, "norm_eps": 1e-6, "d_head": 10},
         "Qwen3ForCausalLM",
     ),
+    "qwen3 with relu2": (
+        {**MODERN, "bias": False, "qk_norm": True, "qk_eps": 1e-5, "feed_forward": "relu2"},
+        "Qwen3ForCausalLM",
+    ),
+    "llama with relu2 and biases": ({**MODERN, "feed_forward": "relu2"}, "LlamaForCausalLM"),
     "qwen3 with biases": (
         {**MODERN, "bias": False, "qk_norm": True, "qk_eps": 1e-5, "qkv_bias": True},
         "Qwen3ForCausalLM",
@@ -105,6 +112,22 @@ def test_no_special_is_taken_for_another(tmp_path):
     assert model.generation_config.eos_token_id is None
 
 
+@pytest.mark.parametrize("name", presets_for("text"))
+def test_what_a_preset_trains_can_be_exported(name):
+    model = {"vocab_size": 307, **PRESETS[name].model}
+    assert family_for("gpt", GPTConfig(**model)).architecture
+
+
+def test_a_gate_that_differs_from_up_is_refused(tmp_path):
+    out = tmp_path / "out"
+    export_model(make(tmp_path / "run", **FITTING["qwen3 with relu2"][0]), out)
+    tensors = load_file(out / "model.safetensors")
+    tensors["model.layers.1.mlp.gate_proj.weight"][3, 5] += 1
+    save_file(tensors, out / "model.safetensors", {"format": "pt"})
+    with pytest.raises(InputError, match=r"gate_proj.weight and .* differ"):
+        load(out)
+
+
 @pytest.mark.parametrize(
     ("fields", "named"),
     [
@@ -112,8 +135,8 @@ def test_no_special_is_taken_for_another(tmp_path):
         ({"head_bias": False, "window": 7}, ["window=7 (not none)"]),
         ({"head_bias": False, "norm_place": "post"}, ["norm_place=post"]),
         ({"head_bias": False, "softcap": 5.0}, ["softcap=5.0"]),
-        ({**MODERN, "feed_forward": "relu2", "logit_softcap": 9.0},
-         ["feed_forward=relu2 (not swiglu)", "logit_softcap=9.0 (not none)"]),
+        ({**MODERN, "feed_forward": "gelu", "logit_softcap": 9.0},
+         ["feed_forward=gelu (not swiglu or relu2)", "logit_softcap=9.0 (not none)"]),
         ({**MODERN, "bias": False, "qk_norm": True},
          ["from llama: qk_norm=true (not false)", "from qwen3: "]),
         ({"n_layers": 0, "positions": "none"}, ["n_layers=0", "positions=none"]),

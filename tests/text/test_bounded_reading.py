@@ -4,6 +4,7 @@ import gzip
 import lzma
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -112,3 +113,24 @@ def test_a_device_is_not_read_for_ever():
     with pytest.raises(InputError, match="binary"):
         list(read_parts(source, Report()))
     assert os.path.exists("/dev/zero")
+
+
+def test_folders_of_the_system_and_files_that_nobody_may_see_are_skipped(tmp_path, monkeypatch):
+    for name in ("proc", "data"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.txt").write_text("text\n")
+    secret = tmp_path / "data" / "secret"
+    secret.symlink_to("a.txt")
+    monkeypatch.setattr(sources, "_SYSTEM", (str(tmp_path / "proc"),))
+    stat = os.stat
+
+    def refuse(path, *args, **more):
+        if path == secret or path == str(secret):
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, *args, **more)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    report = Report()
+    found = find_sources([tmp_path], report)
+    assert [source.path for source in found] == [tmp_path / "data" / "a.txt"]
+    assert {Path(one.name).name for one in report.skipped} == {"proc", "secret"}

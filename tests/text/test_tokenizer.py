@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers
 
 from glasshead.errors import ConfigError, InputError, UnknownCharacterError
-from glasshead.text.bpe import BPETokenizer, Cutter
+from glasshead.text.bpe import BPETokenizer, Cutter, split_gpt2_words, split_words
 from glasshead.text.tokenizer import (
     ByteTokenizer,
     CharTokenizer,
@@ -295,3 +295,27 @@ def test_text_does_not_pull_in_torch():
     code = "import sys, glasshead.text.token_store; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+CHINESE = "春江潮水连海平，海上明月共潮生。\n滟滟随波千万里，何处春江无月明！\n"
+
+
+@pytest.mark.parametrize("cut", [split_words, split_gpt2_words])
+@pytest.mark.parametrize("size", [256, 300, 400, 431])
+def test_characters_are_the_first_tokens_of_a_chinese_vocabulary(cut, size):
+    texts = [CHINESE, "𠀀𠀀 Âge, it's 1234\n"] * 3
+    tokenizer = BPETokenizer.train_on_characters(lambda: texts, size, ["<eos>"], cut, grow=True)
+    ids = tokenizer.encode_ids("".join(texts)).tolist()
+    assert all(tokenizer.token_bytes(token).decode() for token in ids)  # none is half a character
+    other = "它说：“🐱龘” <eos>"
+    assert tokenizer.decode(tokenizer.encode_ids(other).tolist()) == other
+    assert tokenizer.decode(ids) == "".join(texts)
+    if size > 400:
+        assert max(len(tokenizer.token_bytes(token).decode()) for token in ids) > 1
+
+
+def test_a_vocabulary_size_that_is_given_holds_for_characters():
+    for size in (257, 260, 263, 290):
+        tokenizer = BPETokenizer.train_on_characters(lambda: [CHINESE], size, ["<eos>"])
+        assert size - 3 <= tokenizer.vocab_size <= size
+        assert tokenizer.decode(tokenizer.encode_ids(CHINESE).tolist()) == CHINESE

@@ -1,14 +1,21 @@
 """What 'auto' picks, and what is on a GPU as on a CPU."""
 
 import json
+import subprocess
+import sys
+from dataclasses import replace
 
 import pytest
 import torch
 
+from glasshead import machine
 from glasshead.checkpoint.processes import Processes
 from glasshead.errors import ConfigError, InputError
 from glasshead.machine import pick_device
-from glasshead.training import auto_settings
+from glasshead.model.gpt import GPT, GPTConfig
+from glasshead.model.transformer import TransformerConfig
+from glasshead.training import auto_settings, memory
+from glasshead.training.memory import check_training_memory
 from glasshead.training.presets import find_preset, presets_for
 from glasshead.training.start import Context, find_dataset, start_run
 from tests.training.cases import Heard, Numbers, metrics, new_model, settings, trainer
@@ -73,7 +80,7 @@ def test_a_device_that_is_not_there_is_named():
 def test_what_was_picked_is_in_the_config(tmp_path):
     config = settings(threads=None, precision="auto", compile="auto", eval_every=None, steps=40)
     settled = config.resolve_auto(new_model())
-    assert (settled.threads, settled.compile, settled.eval_every) == (1, "off", 2)
+    assert (settled.threads, settled.compile, settled.eval_every) == (1, "off", 40)
     assert "auto" not in json.dumps([settled.precision, settled.compile, settled.device])
 
 
@@ -192,3 +199,60 @@ def test_a_step_that_cannot_be_recorded_is_refused_before_anything_is_read(
     if name != "refer":  # which needs no files
         with pytest.raises(InputError, match=f"no {name} to train on"):
             begin("auto")
+
+
+@pytest.mark.parametrize("steps", [3, 20, 137, 800, 2000, 20_000])
+def test_evaluations_are_at_most_a_tenth_of_a_run(steps):
+    settled = settings(steps=steps, eval_every=None, eval_batches=None).resolve_auto(new_model())
+    times = 1 + -(-steps // settled.eval_every)  # the first is before the first step
+    of_steps = times * settled.eval_batches / 3  # a batch without its gradient is a third of a step
+    assert of_steps <= 0.1 * steps or (times, settled.eval_batches) == (2, 1)
+    assert (times == 21) if steps >= 2000 else (times < 21)
+
+
+def test_evaluations_that_were_asked_for_are_made():
+    given = {"steps": 7, "eval_every": 2, "eval_batches": 5}
+    settled = settings(**given).resolve_auto(new_model())
+    assert (settled.eval_every, settled.eval_batches) == (2, 5)
+
+
+def test_a_model_that_does_not_fit_is_refused_with_the_bytes_and_what_fits(monkeypatch):
+    shape = GPTConfig(vocab_size=11, d_model=32, n_layers=7, max_len=13)
+    model = GPT(shape)
+    n = sum(p.numel() for p in (*model.parameters(), *model.buffers()))
+    config = settings(steps=3, optimizer="adamw", device="cpu", batch_size=5)
+    free = [16 * n + 4 * 12 * 32 * 7 * 5 * 13]
+    monkeypatch.setattr(machine, "free_memory", lambda device: free[0])
+    monkeypatch.setattr(memory, "free_memory", lambda device: free[0])
+    check_training_memory("gpt", shape, config, 5 * 13)  # not a byte too much
+    free[0] -= 1
+    with pytest.raises(ConfigError, match="a batch of 65 tokens needs") as found:
+        check_training_memory("gpt", shape, config, 5 * 13)
+    assert "--batch-size 4 would fit" in found.value.hint
+    free[0] = 16 * n - 1
+    with pytest.raises(ConfigError, match=f"training {n:,} parameters needs") as found:
+        check_training_memory("gpt", shape, config, 5 * 13)
+    assert "--n-layers 6 would fit" in found.value.hint
+    for endless in ({"n_layers": 10**9}, {"d_model": 2 * 10**10}):
+        with pytest.raises(ConfigError, match="GB of memory"):
+            check_training_memory("gpt", replace(shape, **endless), config, 1)
+    wide = TransformerConfig(vocab_size=11, d_model=32, n_layers=1, n_decoder_layers=10**9)
+    with pytest.raises(ConfigError, match="GB of memory"):
+        check_training_memory("transformer", wide, config, 1)
+
+
+def test_this_machine_says_how_much_memory_is_free():
+    assert 1e6 < machine.free_memory() < 1e14
+
+
+def test_threads_that_wait_sleep_unless_the_user_has_decided(monkeypatch):
+    script = (
+        "import os, sys, glasshead.machine as m; m.wait_passively(); "
+        "print(os.environ['OMP_WAIT_POLICY'], 'torch' in sys.modules)"
+    )
+    for given, found in ((None, "PASSIVE"), ("ACTIVE", "ACTIVE")):
+        monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+        if given:
+            monkeypatch.setenv("OMP_WAIT_POLICY", given)
+        ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+        assert ended.stdout.split() == [found, "False"]

@@ -35,6 +35,15 @@ def test_few_characters_are_ids_themselves_and_many_are_not(tmp_path):
     assert train_tokenizer([few], TextConfig(tokenizer="bpe"), 259).vocab_size == 259
 
 
+@pytest.mark.parametrize("portable", [False, True])
+def test_a_chinese_text_is_not_learned_in_half_characters(tmp_path, portable):
+    text = "".join(map(chr, range(0x4E00, 0x4E00 + 2 * MOST_CHARACTERS))) + "，天地玄黄。\n" * 30
+    path = write(tmp_path / "zh.txt", text)
+    tokenizer = train_tokenizer([path], TextConfig(portable=portable))
+    assert tokenizer.vocab_size > pick_vocab_size(len(text.encode()))
+    assert all(tokenizer.token_bytes(token).decode() for token in tokenizer.encode_ids(text))
+
+
 @given(st.integers(0, 10**13), st.integers(0, 10**13))
 def test_more_text_never_gets_a_smaller_vocabulary(one, other):
     small, large = sorted((one, other))

@@ -36,7 +36,7 @@ FAMILIES: dict[str, Family[Any]] = {
 
 # How to get a model that can be exported, by its kind.
 _HINTS = {
-    "gpt": "train with these settings changed, or: glasshead train TEXT --preset llama",
+    "gpt": "train with these settings changed, or: glasshead train TEXT --preset nano",
     "transformer": (
         "train with these settings changed, or: glasshead train --pairs SRC TGT --preset marian"
     ),

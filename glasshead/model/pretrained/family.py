@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
-from torch import Tensor, cat
+from torch import Tensor, cat, equal
 
 from glasshead.errors import ConfigError, InputError, did_you_mean
 
@@ -34,6 +34,7 @@ class ParameterSource:
     zero: bool = False  # export zeros if our model does not have it
     beside: str = ""  # for `zero`: our matrix whose bias it is, if its name does not say so
     leading_one: bool = False  # theirs have one more dimension in front, of size 1
+    repeated: bool = False  # each of theirs is the whole of ours
 
     def shapes(self, ours: Sequence[int]) -> dict[str, tuple[int, ...]]:
         """Return the shape that each of theirs must have.
@@ -41,7 +42,7 @@ class ParameterSource:
         >>> ParameterSource("qkv", ("q", "k", "v"), (6, 2, 2)).shapes((10, 5))
         {'q': (6, 5), 'k': (2, 5), 'v': (2, 5)}
         """
-        rows = self.rows or (ours[0],)
+        rows = self.rows or (ours[0],) * len(self.theirs)
         found = ((n, *ours[1:]) for n in rows)
         return {
             name: (1,) * self.leading_one + (shape[::-1] if self.transposed else shape)
@@ -49,14 +50,19 @@ class ParameterSource:
         }
 
     def join(self, theirs: Sequence[Tensor]) -> Tensor:
-        """Make our parameter of their tensors."""
+        """Make our parameter of their tensors; raise InputError if repeated ones differ."""
+        if self.repeated and not all(equal(theirs[0], other) for other in theirs[1:]):
+            raise InputError(
+                f"{' and '.join(self.theirs)} differ, but only equal ones are supported",
+                hint="models with a gate of its own need hidden_act silu",
+            )
         upright = [tensor.T if self.transposed else tensor for tensor in theirs]
         upright = [tensor[0] if self.leading_one else tensor for tensor in upright]
-        return upright[0] if len(upright) == 1 else cat(upright)
+        return upright[0] if len(upright) == 1 or self.repeated else cat(upright)
 
     def split(self, ours: Tensor) -> dict[str, Tensor]:
         """Return their tensors, as views of our parameter: the inverse of `join`."""
-        parts = ours.split(self.rows) if self.rows else (ours,)
+        parts = ours.split(self.rows) if self.rows else (ours,) * len(self.theirs)
         return {
             name: part[None] if self.leading_one else part.T if self.transposed else part
             for name, part in zip(self.theirs, parts, strict=True)

@@ -1,4 +1,8 @@
-"""Llama, and Qwen2 and Qwen3 (dense), which differ in biases and in norms of queries and keys."""
+"""Llama, and Qwen2 and Qwen3 (dense), which differ in biases and in norms of queries and keys.
+
+Their feed-forward is down(act(gate(x)) * up(x)). With relu, and the same matrix as gate and as up,
+it is our relu2: relu(u) * u is the square of relu(u).
+"""
 
 import re
 from collections.abc import Iterator
@@ -47,7 +51,8 @@ class Llama(HoldingFamily[GPTConfig]):
 
     def config(self, settings: ForeignConfig) -> GPTConfig:
         s = settings
-        s.choice("hidden_act", {"silu": "", "swish": ""}, "silu")
+        acts = {"silu": "swiglu", "swish": "swiglu", "relu": "relu2"}
+        feed_forward = s.choice("hidden_act", acts, "silu")
         s.require(pretraining_tp=1, partial_rotary_factor=1.0, use_sliding_window=False)
         d_model, n_heads = s.integer("hidden_size"), s.integer("num_attention_heads")
         base, scaling = _rotary(s)
@@ -63,7 +68,7 @@ class Llama(HoldingFamily[GPTConfig]):
             positions="rotary",
             rope_base=base,
             rope_scaling=scaling,
-            feed_forward="swiglu",
+            feed_forward=feed_forward,
             norm="rms",
             norm_eps=(eps := s.number("rms_norm_eps", 1e-6)),
             qk_norm=self.qk_norm,
@@ -92,7 +97,7 @@ class Llama(HoldingFamily[GPTConfig]):
             "hidden_size": c.d_model,
             "head_dim": c.d_head or c.d_model // c.n_heads,
             "intermediate_size": ff_width(c),
-            "hidden_act": "silu",
+            "hidden_act": "relu" if c.feed_forward == "relu2" else "silu",
             "rms_norm_eps": c.norm_eps,
             "rope_theta": c.rope_base,
             "rope_scaling": None,
@@ -125,7 +130,7 @@ class Llama(HoldingFamily[GPTConfig]):
             positions=("rotary",),
             norm=("rms",),
             norm_place=("pre",),
-            feed_forward=("swiglu",),
+            feed_forward=("swiglu", "relu2"),
             head_bias=(False,),
             qk_norm=(self.qk_norm,),
             window=(None,),
@@ -155,16 +160,19 @@ class Llama(HoldingFamily[GPTConfig]):
             for part in ("weight", *(["bias"] if around else [])):
                 names = [f"{theirs}self_attn.{x}_proj.{part}" for x in "qkv"]
                 yield qkv(f"{ours}attention.qkv.{part}", names, c, zero=part == "bias")
-            for own, other, biased in (
-                ("attention.out", "self_attn.o_proj", around and self.out_bias),
-                ("feed_forward.gate", "mlp.gate_proj", within),
-                ("feed_forward.up", "mlp.up_proj", within),
-                ("feed_forward.down", "mlp.down_proj", within),
+            same = c.feed_forward == "relu2"
+            for own, others, biased in (
+                ("attention.out", ["self_attn.o_proj"], around and self.out_bias),
+                *(() if same else [("feed_forward.gate", ["mlp.gate_proj"], within)]),
+                ("feed_forward.up", ["mlp.gate_proj", "mlp.up_proj"][not same :], within),
+                ("feed_forward.down", ["mlp.down_proj"], within),
             ):
                 for part in ("weight", *(["bias"] if biased else [])):
-                    zero = part == "bias"
                     yield ParameterSource(
-                        f"{ours}{own}.{part}", (f"{theirs}{other}.{part}",), zero=zero
+                        f"{ours}{own}.{part}",
+                        tuple(f"{theirs}{other}.{part}" for other in others),
+                        zero=part == "bias",
+                        repeated=len(others) > 1,
                     )
         yield ParameterSource("norm.weight", ("model.norm.weight",))
         if not c.tied:
