@@ -54,7 +54,8 @@ fuzz: $(VENV)/dev
 
 # A training process killed 100 times, and 360 damages to files: a quarter of an hour.
 torture: $(VENV)/test
-	GLASSHEAD_KILLS=100 GLASSHEAD_DAMAGES=360 $(PYTEST) tests/training/test_kill.py tests/test_torture.py
+	GLASSHEAD_KILLS=100 GLASSHEAD_DAMAGES=360 GLASSHEAD_MUTATIONS=500 \
+		$(PYTEST) tests/training/test_kill.py tests/test_torture.py tests/test_mutations.py
 
 check: $(VENV)/check node_modules/.package-lock.json
 	$(BIN)/ruff check .

@@ -28,6 +28,7 @@ class Ended:
     err: str
     megabytes: float  # the most memory it had
     seconds: float
+    processor: float  # seconds of it
 
 
 def run_forked(args: list[str], folder: Path, seconds: float = 60, saves: int = 0) -> Ended:
@@ -49,7 +50,8 @@ def run_forked(args: list[str], folder: Path, seconds: float = 60, saves: int = 
     out, err, peak = (file.read_text(errors="replace") if file.exists() else "" for file in files)
     for file in files:
         file.unlink(missing_ok=True)
-    return Ended(code, out, err, float(peak or 0), perf_counter() - started)
+    megabytes, processor = map(float, (peak or "0 0").split())
+    return Ended(code, out, err, megabytes, perf_counter() - started, processor)
 
 
 def _terminate_after(saves: int) -> None:
@@ -81,5 +83,6 @@ def _work(args: list[str], folder: Path, saves: int, out: Path, err: Path, peak:
     code = run(args)
     sys.stdout.flush()
     sys.stderr.flush()
-    peak.write_text(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    peak.write_text(f"{used.ru_maxrss / 1024} {used.ru_utime + used.ru_stime}")
     os._exit(code)

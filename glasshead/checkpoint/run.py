@@ -99,7 +99,7 @@ class Run:
     >>> run.model.config.d_model, run.tokenizer.encode_ids("饿了").tolist()
     (16, [5, 2])
     >>> [line["step"] for line in run.metrics if "val_loss" in line]
-    [0, 1, 2]
+    [0, 2]
     """
 
     model: nn.Module  # in evaluation mode

@@ -14,8 +14,8 @@ hf = pytest.importorskip("transformers", reason="needs transformers")
 from tests.model.test_pretrained_export import FITTING, TEXT, TOKENIZERS, make  # noqa: E402
 
 BPE = BPETokenizer.train(TEXT * 3, 283, ["<eos>"], split_gpt2_words)
-HELD = [name for name in FITTING if name.startswith(("llama", "qwen3")) and "scaled" not in name]
-HELD.remove("qwen3 with biases")
+REFUSED = {"llama scaled", "qwen3 with biases", "qwen3 with relu2", "llama with relu2 and biases"}
+HELD = [name for name in FITTING if name.startswith(("llama", "qwen3")) and name not in REFUSED]
 
 
 @pytest.mark.parametrize("name", HELD)
@@ -82,6 +82,7 @@ def test_half_the_bits_stay_half_the_bits(dtype, kind, tmp_path):
     [
         ("gpt2", BPE, "not gpt2"),
         ("llama scaled", BPE, "rope_scaling"),
+        ("qwen3 with relu2", BPE, "hidden_act silu only"),
         ("qwen3 with biases", BPE, "no bias in o_proj"),
         ("llama", TOKENIZERS["bpe"], "cannot split words as this bpe"),
         ("llama", BPETokenizer.train("ab", 257, ["<eos>"], split_gpt2_words), "cannot split words"),
