@@ -233,7 +233,9 @@ def read_inner(text: str, name: str = "tokenizer.json") -> tokenizers.Tokenizer:
         added = [token["id"] for token in data.get("added_tokens", [])]
         check_ids([*added, *(vocabulary.values() if isinstance(vocabulary, dict) else [])])
         return tokenizers.Tokenizer.from_str(text)
-    except Exception as error:  # the library raises no narrower class
+    except BaseException as error:  # the library raises no narrower class, and panics beside it
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
         raise InputError(f"{name} is damaged: {error}", hint=_DAMAGED) from None
 
 

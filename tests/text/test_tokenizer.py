@@ -319,3 +319,10 @@ def test_a_vocabulary_size_that_is_given_holds_for_characters():
         tokenizer = BPETokenizer.train_on_characters(lambda: [CHINESE], size, ["<eos>"])
         assert size - 3 <= tokenizer.vocab_size <= size
         assert tokenizer.decode(tokenizer.encode_ids(CHINESE).tolist()) == CHINESE
+
+
+def test_a_panic_of_the_library_is_an_error_of_the_file():
+    data = json.loads(BPETokenizer.train("the cat sat on the mat, the cat " * 5, 270).to_json())
+    data["model"]["continuing_subword_prefix"] = "x" * 99
+    with pytest.raises(InputError, match="damaged"):
+        tokenizer_from_json(json.dumps(data))
