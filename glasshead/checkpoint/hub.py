@@ -20,7 +20,7 @@ FILES = ("*.json", "*.safetensors", "*.jinja", "*.spm", "vocab.txt", "merges.txt
          "tokenizer.model")  # fmt: skip
 # The hub's cache holds links, which checksums.json may not be; tensors carry their own digests.
 IGNORED = ("*/*", CHECKSUMS)
-PATTERNS = {"allow_patterns": [*FILES], "ignore_patterns": [*IGNORED]}
+PATTERNS: dict[str, Any] = {"allow_patterns": [*FILES], "ignore_patterns": [*IGNORED]}
 Say = Callable[[str], object]
 
 

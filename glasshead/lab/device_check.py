@@ -17,7 +17,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from glasshead.attention import Mask, attend
-from glasshead.attention.scores import Scoring
 from glasshead.generation.decode import generate
 from glasshead.generation.sampling import GREEDY, SamplingConfig
 from glasshead.model.gpt import GPT, GPTConfig
@@ -59,8 +58,8 @@ def _attention(device: torch.device, running: Device) -> str | None:
             moved = mask if mask.keys is None else Mask(keys=keys.to(device))
             for backend in ("auto", "explicit"):
                 with running():
-                    inputs = (x.to(device) for x in (q, k, v))
-                    found = attend(*inputs, moved, scoring=Scoring(), backend=backend).context.cpu()
+                    there = q.to(device), k.to(device), v.to(device)
+                    found = attend(*there, moved, backend=backend).context.cpu()
                 if far := _difference(found, right):
                     return f"{backend} attention of {rows} rows of {T} is off by {far:.2g}"
     return None
