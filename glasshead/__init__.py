@@ -35,7 +35,7 @@ computes without some heads.
 
 What every head does, with proofs.
 
-    glasshead.heads(run, open("poems.txt").read(), tokens=48, draws=2).heads("induction")
+    glasshead.heads(run, "春江潮水" * 60, tokens=48, draws=2).heads("induction")
 
 Models come from the transformers library and go there; its folders also load directly.
 

@@ -71,8 +71,9 @@ class Prover:
 
     def prove(self, probe: str, heads: Sequence[Head]) -> Proof:
         """Remove the heads of a role, the strongest given first, and as many others."""
-        removed = tuple(heads[: max(FEW, int(MOST * self.count))])
         pool = {(layer, h) for layer, n in self.sizes.items() for h in range(n)} - set(heads)
+        most = min(max(FEW, int(MOST * self.count)), len(pool) or len(heads))
+        removed = tuple(heads[:most])
         random = Random(f"{self.scope.seed} {probe} {removed}")
         draws = [_matched(removed, pool, random) for _ in range(self.scope.draws)]
         before = self.losses(probe)
@@ -87,7 +88,8 @@ class Prover:
         )  # fmt: skip
 
     def measure_of(self, probe: str) -> str:
-        return "loss" if self.subject.predicts or probe == "story" else "drift"
+        told = self.probes[probe].name == "story"
+        return "loss" if self.subject.predicts or told else "drift"
 
     @torch.no_grad()
     def losses(self, name: str, without: Sequence[Head] = ()) -> Tensor:
@@ -104,7 +106,7 @@ class Prover:
 
     def _losses(self, probe: Probe) -> Tensor:
         rows = probe.rows
-        if self.measure_of(probe.name) == "loss":
+        if self.subject.predicts or probe.name == "story":
             each = torch.zeros(rows.shape, dtype=torch.double, device=rows.device)
             each[rows] = self._token_losses(probe)
         else:

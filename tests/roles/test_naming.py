@@ -61,6 +61,17 @@ def test_a_proof_compares_with_as_many_other_heads_of_the_same_layers(found):
     assert max(map(abs, proof.others)) < 1e-6 < 3 < proof.rise
 
 
+def test_no_more_heads_are_removed_than_there_are_others(planted):
+    """Of ten heads with eight in the role, two others are left to compare with."""
+    prover = Prover(planted, make_probes(planted, [text()], PROBES), Scope(draws=2))
+    heads = [(layer, h) for layer in range(2) for h in range(4)]
+    proof = prover.prove("repeat", heads)
+    assert proof.heads == tuple(heads[:2])
+    assert [set(drawn) for drawn in proof.drawn] == [{(0, 4), (1, 4)}] * 2
+    none = prover.prove("repeat", [*heads, (0, 4), (1, 4)])
+    assert (none.others, none.needed) == ((), False)
+
+
 def test_the_loss_of_a_proof_is_that_of_the_model_with_the_mean_in_place(planted):
     probes = make_probes(planted, [text()], PROBES)
     prover = Prover(planted, probes, Scope(draws=1))
