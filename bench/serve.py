@@ -1,12 +1,13 @@
 """A server under load, on loopback: many clients stream, some leave half-way, too many are refused.
 
-    python bench/serve.py [--clients 64] [--seconds 60] [--run RUN] [--json]
+    python bench/serve.py [--clients 64] [--seconds 60] [--rest 60] [--run RUN] [--json]
 
 Starts `glasshead serve` on a small GPT made for it (or on RUN). Each client asks for one
 streamed completion after the other, of a random prompt and length; one answer in five is left
 half-way. Then as many requests come at once as the server takes, and as many more. Told are errors,
 tokens a second, how long first tokens were waited for (in all, and by client: is it fair?), the
-server's memory from a quarter of the time to the end, and how many were refused with 429.
+server's memory (once the model is loaded, in the last quarters of the load, after a rest), and how
+many were refused with 429.
 """
 
 import argparse
@@ -34,6 +35,7 @@ from glasshead.text.tokenizer import ByteTokenizer
 
 PATIENCE = 120  # seconds without a byte: then it is an error
 BATCH, WAITING = 16, 64
+REST = 6  # seconds after which the server has given back what loading the model needed
 
 
 @dataclass
@@ -124,6 +126,8 @@ async def memories(pid: int, end: float) -> list[float]:
 
 async def load(port: int, pid: int, model: str, clients: int, seconds: float) -> dict[str, Any]:
     await ask(port, {"model": model, "prompt": "a", "max_tokens": 4, "stream": True})  # loads it
+    await asyncio.sleep(REST)
+    loaded = memory(pid)
     start = time.monotonic()
     end = start + seconds
     watching = asyncio.ensure_future(memories(pid, end))
@@ -162,6 +166,7 @@ async def load(port: int, pid: int, model: str, clients: int, seconds: float) ->
             "most": max(len(each.answers) for each in found),
         },
         "memory_mb": {
+            "model_loaded": round(loaded, 1),
             "third_quarter": round(statistics.median(later[:middle] or later), 1),
             "last_quarter": round(statistics.median(later[middle:]), 1),
         },
@@ -201,7 +206,7 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
-def measure(run: Path, clients: int, seconds: float) -> dict[str, Any]:
+def measure(run: Path, clients: int, seconds: float, rest: float) -> dict[str, Any]:
     port = free_port()
     command = [
         sys.executable,
@@ -224,6 +229,8 @@ def measure(run: Path, clients: int, seconds: float) -> dict[str, Any]:
                 time.sleep(0.1)
             found = asyncio.run(load(port, server.pid, run.name, clients, seconds))
             found["burst"] = asyncio.run(burst(port, run.name))
+            time.sleep(rest)
+            found["memory_mb"]["after_rest"] = round(memory(server.pid), 1)
         finally:
             server.send_signal(signal.SIGTERM)
             found_code = server.wait(60)
@@ -236,6 +243,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--rest", type=float, default=60, help="seconds before memory is read")
     parser.add_argument("--run", type=Path)
     parser.add_argument("--json", action="store_true", help="one JSON object")
     args = parser.parse_args()
@@ -243,7 +251,7 @@ def main() -> None:
         run = args.run or Path(folder) / "loaded"
         if args.run is None:
             make_run(run)
-        found = measure(run.resolve(), args.clients, args.seconds)
+        found = measure(run.resolve(), args.clients, args.seconds, args.rest)
     if args.json:
         print(json.dumps(found))
         return

@@ -64,9 +64,10 @@ class GlassheadError(ValueError):
     unknown preset 'reeder'; did you mean 'reader'?
     """
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, hint: str = "", *, field: str | None = None) -> None:
         super().__init__(message)
         self.hint = hint
+        self.field = field  # of a request to the server: what has the wrong value
         if hint:
             self.add_note(f"hint: {hint}")  # below the message of a traceback
 

@@ -27,10 +27,11 @@ MOST_POSITIONS = 1 << 27
 DOWNLOAD = "the file is damaged or not complete; download it again"
 
 
-def check_foreign_folder(folder: Path) -> None:
+def check_foreign_folder(folder: Path) -> int:
     """Raise InputError unless all files are regular, undamaged and of sizes that fit together.
 
-    Tensors with digests, those of our exports, are read and checked.
+    Tensors with digests, those of our exports, are read and checked. Return how many numbers all
+    tensors have.
     """
     tensors, elements = 0, 0
     for file in sorted(folder.iterdir()):
@@ -53,6 +54,7 @@ def check_foreign_folder(folder: Path) -> None:
             raise InputError(f"{file} is damaged: {reason}", hint=DOWNLOAD) from None
     if tensors:
         _check_sizes(folder / "config.json", tensors, elements)
+    return elements
 
 
 def _check_sizes(file: Path, tensors: int, elements: int) -> None:

@@ -47,10 +47,11 @@ class NewToken:
     key: int
     id: int | None = None  # None where a text ended without one: at an end id, or by an error
     text: str = ""  # what is certain now, if the text has a stream
-    logprob: float = 0.0  # of the id, by the model as it is, however it was sampled
+    logprob: float = 0.0  # of the id (or end id), by the model as it is, however it was sampled
     alternatives: tuple[tuple[int, float], ...] = ()  # the most probable ids and their logprobs
     finish: Literal["stop", "length", "error"] | None = None
     error: Exception | None = None
+    end_id: int | None = None  # the end id, if it was one that ended the text
 
 
 class GenerationBatch:
@@ -287,7 +288,7 @@ def _extend(text: TextState, picked: Picked | Exception) -> NewToken:
     except Exception as error:  # of the tokenizer: the other texts must go on
         return _fail(text, error)
     if token in text.end_ids:
-        return NewToken(text.key, None, new, finish=finish)
+        return NewToken(text.key, None, new, logprob, alternatives, finish, end_id=token)
     return NewToken(text.key, token, new, logprob, alternatives, finish)
 
 

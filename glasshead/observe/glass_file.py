@@ -273,7 +273,7 @@ def _read_layer(layer: Layer, found: Any, get: Get) -> LayerTrace:
     _require(row == T, "the calls are not as long as the shape says")
     fits = q.dim() == k.dim() == 4 and q.shape[:3] == (B, H, T) and lse.shape == (B, H, T)
     fits = fits and k.shape[0] == B and k.shape[2:] == (S, q.shape[3])
-    fits = fits and k.shape[1] > 0 and H % k.shape[1] == 0
+    fits = fits and q.shape[3] > 0 and k.shape[1] > 0 and H % k.shape[1] == 0
     _require(fits, "the shapes of q, k and lse do not fit together")
     _require(all(x.is_floating_point() for x in (q, k, lse)), "q, k or lse is not a float tensor")
     v, residual = get(found.get("v")), get(found.get("residual"))

@@ -26,6 +26,7 @@ from glasshead.observe.words import Token, as_token
 __all__ = ["TransformersFolder", "decode_transformers_tokens"]
 
 MAX_NEW = 256  # tokens of a translation at most
+MOST_TABLES = 1 << 28  # bytes of what a model computes once, such as rotary angles
 
 
 class TransformersFolder(InspectableModel):
@@ -39,14 +40,17 @@ class TransformersFolder(InspectableModel):
                 f"{path} holds a model of the transformers library, which is not installed",
                 hint=install_hint("hf"),
             ) from None
-        check_foreign_folder(path)
+        elements = check_foreign_folder(path)
         dtype = torch.float32 if device.type == "cpu" else "auto"
         local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
         with _silence(transformers), _explain_errors(path):
             self.config = transformers.AutoConfig.from_pretrained(path, **local)
             self.translates = bool(self.config.is_encoder_decoder)
-            kind = "AutoModelForSeq2SeqLM" if self.translates else "AutoModel"
-            model, about = getattr(transformers, kind).from_pretrained(
+            auto = getattr(
+                transformers, "AutoModelForSeq2SeqLM" if self.translates else "AutoModel"
+            )
+            _check_size(auto, self.config, elements, path)
+            model, about = auto.from_pretrained(
                 path, config=self.config, use_safetensors=True,
                 dtype=dtype, output_loading_info=True, **local,
             )  # fmt: skip
@@ -175,6 +179,23 @@ def _works_on_bytes(tokenizer: Any) -> bool:
     description = json.loads(inner.to_str())
     parts = [description.get("pre_tokenizer"), description.get("decoder")]
     return '"ByteLevel"' in json.dumps(parts)
+
+
+def _check_size(auto: Any, config: Any, elements: int, path: Path) -> None:
+    """Raise InputError, before any memory is taken, if the model is far larger than its files.
+
+    It may have some parameters that the files lack: the pooler, or copies of tied ones.
+    """
+    with torch.device("meta"):
+        model = auto.from_config(config)
+    parameters = sum(x.numel() for x in model.parameters())
+    tables = sum(x.nbytes for x in model.buffers())
+    if parameters > 2 * elements or tables > 4 * elements + MOST_TABLES:
+        raise InputError(
+            f"{path} has tensors of {elements:,} numbers, but a config.json of {parameters:,} "
+            f"parameters and {tables:,} bytes of tables",
+            hint="config.json belongs to another model; download the folder again",
+        )
 
 
 @contextmanager

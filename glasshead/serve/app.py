@@ -1,5 +1,6 @@
 """The ASGI app: state, middleware and routes of the server."""
 
+import asyncio
 import mimetypes
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,13 +14,25 @@ from pydantic import BaseModel
 
 from glasshead import __version__
 from glasshead.page.bundle import WEB, page_around_data
+from glasshead.serve.chat import TemplateRenderer
 from glasshead.serve.config import ServeConfig
 from glasshead.serve.engine import Engine
 from glasshead.serve.error_replies import ERRORS, handle_errors
 from glasshead.serve.library import Entry, Library
 from glasshead.serve.logs import LoggingMiddleware
+from glasshead.serve.memory import keep_giving_back
 from glasshead.serve.metrics import CONTENT_TYPE, Metrics
-from glasshead.serve.routes import atlas, look, openai, runs, share, steps, translate, write
+from glasshead.serve.routes import (
+    atlas,
+    look,
+    openai,
+    runs,
+    share,
+    steps,
+    tokenize,
+    translate,
+    write,
+)
 from glasshead.serve.security import SecurityMiddleware
 from glasshead.serve.trace_store import TraceStore
 from glasshead.serve.workers import Workers
@@ -35,7 +48,9 @@ router = APIRouter()
 
 ROUTERS = [
     router,
-    *(view.router for view in (atlas, steps, look, write, translate, runs, share, openai)),
+    *(part.router for part in (atlas, steps, look, write, translate, runs, share)),
+    openai.router,
+    tokenize.router,
 ]
 
 
@@ -44,9 +59,12 @@ def create_app(library: Library, config: ServeConfig) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        giving_back = asyncio.ensure_future(keep_giving_back(lambda: _work_done(app.state)))
         yield
+        giving_back.cancel()
         app.state.engine.close()
         app.state.workers.close()
+        app.state.templates.close()
 
     app = FastAPI(
         title="Glasshead",
@@ -59,8 +77,9 @@ def create_app(library: Library, config: ServeConfig) -> FastAPI:
     state = app.state
     state.library, state.config = library, config
     state.traces = TraceStore(config.seen_count, config.seen_bytes)
-    state.workers = Workers(config.running, config.waiting)
+    state.workers = Workers(config.running, config.waiting, state.traces.make_room)
     state.engine = Engine(config.batch, config.waiting)
+    state.templates = TemplateRenderer()
     state.metrics = _new_metrics(app)
     handle_errors(app)
     for part in ROUTERS:
@@ -70,6 +89,11 @@ def create_app(library: Library, config: ServeConfig) -> FastAPI:
     app.add_middleware(SecurityMiddleware, config=config)
     app.add_middleware(LoggingMiddleware, metrics=state.metrics)
     return app
+
+
+def _work_done(state: Any) -> tuple[int, ...]:
+    """Numbers that change when memory may have been freed."""
+    return state.workers.n_done, state.engine.tokens, state.engine.n_threads
 
 
 def _new_metrics(app: FastAPI) -> Metrics:

@@ -76,16 +76,24 @@ class Engine:
         return sum(len(writer.line) for writer in list(self._writers.values()))
 
     @property
+    def n_threads(self) -> int:
+        """How many models have a thread now."""
+        return len(self._writers)
+
+    @property
     def tokens(self) -> int:
         """How many tokens were written so far."""
         return self._tokens + sum(writer.tokens for writer in list(self._writers.values()))
 
     def stream(self, served: ServedModel, ask: Ask) -> Stream:
-        """Return the tokens of an answer. Raises at once if the request is wrong."""
+        """Return the tokens of an answer, which may be none. Raises at once for a wrong request."""
         model, tokenizer = model_and_tokenizer(served)
-        check_max_tokens(ask.max_tokens)
         check_prompts([list(ask.ids)], model.config.vocab_size)
         job = Job(ask, TokenBuffer(tokenizer, ask.stop))
+        if ask.max_tokens == 0:
+            job.put(Token(None, finish="length"))
+            return Stream(job)
+        check_max_tokens(ask.max_tokens)
         with self._lock:
             writer = self._writers.get(served)
             if writer is None or not writer.put(job):

@@ -1,5 +1,7 @@
 """Error replies: {"error": {"message", "hint"}}; under /v1 in the format of OpenAI's API."""
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -19,6 +21,7 @@ OPENAI_TYPES = {
     404: "not_found_error",
     429: "rate_limit_error",
 }
+TYPE = re.compile(r"str|int|.*[-\[].*")
 
 
 class ErrorDetail(BaseModel):
@@ -45,19 +48,40 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def error_body(path: str, status: int, message: str, hint: str = "") -> dict[str, Any]:
+def error_body(
+    path: str, status: int, message: str, hint: str = "", field: str | None = None
+) -> dict[str, Any]:
     # A message may quote lone surrogates of the request, which UTF-8 cannot encode.
     message = message.encode("utf-8", "replace").decode()
     error: dict[str, Any] = {"message": message, "hint": hint}
     if path.startswith("/v1"):
         error["message"] = f"{message}; {hint}" if hint else message
         default = "invalid_request_error" if status < 500 else "server_error"
-        error |= {"type": OPENAI_TYPES.get(status, default), "param": None, "code": None}
+        error |= {"type": OPENAI_TYPES.get(status, default), "param": field, "code": None}
     return {"error": error}
 
 
-def error_reply(path: str, status: int, message: str, hint: str = "") -> Response:
-    return JSONResponse(error_body(path, status, message, hint), status)
+def error_reply(
+    path: str, status: int, message: str, hint: str = "", field: str | None = None
+) -> Response:
+    return JSONResponse(error_body(path, status, message, hint, field), status)
+
+
+def _describe_validation(errors: Sequence[Any]) -> tuple[str, str | None]:
+    """Return what is wrong with a request, and in which field.
+
+    Of a field that may have several types there is an error for each; the first that is not about
+    the type itself says most.
+    """
+    first = errors[0]
+    if first["type"] == "json_invalid":
+        return f"the body is not JSON: {first['ctx']['error']}", None
+    mine = [error for error in errors if error["loc"][:2] == first["loc"][:2]]
+    found = next((error for error in mine if not error["type"].endswith("_type")), first)
+    # Between fields and indices stand names of types, such as list[str] or constrained-int.
+    where = [str(n) for n in found["loc"][1:] if isinstance(n, int) or TYPE.fullmatch(n) is None]
+    field = where[0][:200] if where else None
+    return f"{'.'.join(where)[:200] or first['loc'][0]}: {found['msg']}"[:500], field
 
 
 def handle_errors(app: FastAPI) -> None:
@@ -65,19 +89,18 @@ def handle_errors(app: FastAPI) -> None:
     async def package_error(request: Request, error: GlassheadError) -> Response:
         status = {NotFoundError: 404, BusyError: 429, ClosingError: 503}.get(type(error), 400)
         # The page says in which language it is shown; API clients get English.
-        of_page = request.headers.get("accept-language", "") == "zh"
-        texts = (translate(text, "zh" if of_page else "en") for text in (str(error), error.hint))
-        reply = error_reply(request.url.path, status, *texts)
+        lang = "zh" if request.headers.get("accept-language", "") == "zh" else "en"
+        message, hint = translate(str(error), lang), translate(error.hint, lang)
+        reply = error_reply(request.url.path, status, message, hint, error.field)
         if isinstance(error, BusyError):
             reply.headers["retry-after"] = str(error.retry_after)
         return reply
 
     @app.exception_handler(RequestValidationError)
     async def validation_error(request: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"][1:])[:200] or str(first["loc"][0])
+        message, field = _describe_validation(error.errors())
         status = 400 if request.url.path.startswith("/v1") else 422
-        return error_reply(request.url.path, status, f"{where}: {first['msg']}"[:500])
+        return error_reply(request.url.path, status, message, field=field)
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:

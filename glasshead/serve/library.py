@@ -183,7 +183,9 @@ class Library:
         found = self._locations()
         if name not in found:
             raise NotFoundError(
-                f"there is no model '{name[:200]}'", hint="GET /api/models lists all"
+                f"there is no model '{name[:200]}'",
+                hint="GET /api/models lists all",
+                field="model",
             )
         return found[name]
 

@@ -1,20 +1,31 @@
 """Replies in the format of the OpenAI API: in one piece, or in chunks."""
 
+import itertools
 import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from glasshead.serve.library import ServedModel
 from glasshead.serve.token_buffer import Token
 from glasshead.text.tokenizer import Tokenizer
 
-__all__ = ["ChatReply", "CompletionReply", "Reply"]
+__all__ = ["ChatReply", "CompletionReply", "Echo", "Reply"]
 
 LEAST = -9999.0  # stands for log(0), which JSON cannot represent
 
 Json = dict[str, Any]
+
+
+class Echo(NamedTuple):
+    """A prompt that is repeated before its answer."""
+
+    text: str = ""
+    tokens: Sequence[Token] = ()  # if their log-probabilities are asked for
+
+
+NO_ECHO = Echo()
 
 
 class Reply(ABC):
@@ -37,7 +48,12 @@ class Reply(ABC):
 
     def whole(self, answers: Sequence[Sequence[Token]], usage: Json) -> Json:
         choices = [
-            self._choice(index, self._message(index, "".join(t.text for t in tokens)), tokens, 0)
+            self._choice(
+                index,
+                self._message(index, "".join(token.text for token in tokens)),
+                [*self.echo(index).tokens, *tokens],
+                0,
+            )
             for index, tokens in enumerate(answers)
         ]
         return {**self._head, "object": self.kind, "choices": choices, "usage": usage}
@@ -45,10 +61,15 @@ class Reply(ABC):
     def opening(self, index: int) -> Json | None:
         """Return the chunk before the first token of an answer, if there is one."""
         delta = self._first_delta(index)
-        return None if delta is None else self._chunk(self._choice(index, delta, [], 0))
+        if delta is None:
+            return None
+        return self._chunk(self._choice(index, delta, self.echo(index).tokens, 0))
+
+    def echo(self, index: int) -> Echo:
+        return NO_ECHO
 
     def chunk(self, index: int, token: Token, start: int) -> Json:
-        """Return the chunk of a token, whose text begins at `start` of its answer."""
+        """Return the chunk of a token, whose text begins at `start` of the echo and the answer."""
         return self._chunk(self._choice(index, self._delta(token), [token], start))
 
     def usage(self, usage: Json) -> Json:
@@ -59,13 +80,17 @@ class Reply(ABC):
         return {**self._head, "object": self.chunk_kind, "choices": list(choices)}
 
     def _choice(self, index: int, text: Json, tokens: Sequence[Token], start: int) -> Json:
-        real = [token for token in tokens if token.id is not None]
+        shown = [token for token in tokens if self._is_shown(token)]
         return {
             "index": index,
             **text,
-            "logprobs": self._log_probs(real, start) if self._logprobs and real else None,
+            "logprobs": self._log_probs(shown, start) if self._logprobs and shown else None,
             "finish_reason": tokens[-1].finish if tokens else None,
         }
+
+    def _is_shown(self, token: Token) -> bool:
+        """Whether a token is listed with its log-probability."""
+        return token.id is not None
 
     @abstractmethod
     def _message(self, index: int, text: str) -> Json: ...
@@ -90,31 +115,39 @@ class Reply(ABC):
 class CompletionReply(Reply):
     name, kind, chunk_kind = "cmpl", "text_completion", "text_completion"
 
-    def __init__(self, served: ServedModel, logprobs: bool, echo: Sequence[str]) -> None:
+    def __init__(self, served: ServedModel, logprobs: bool, echoes: Sequence[Echo]) -> None:
         super().__init__(served, logprobs)
-        self._echo = echo  # the prompt of each answer, or an empty text
+        self._echoes = echoes  # one for each answer
+
+    def echo(self, index: int) -> Echo:
+        return self._echoes[index]
+
+    def _is_shown(self, token: Token) -> bool:
+        # With the end id: what follows the prompt has one entry at least.
+        return token.id is not None or token.end_id is not None
 
     def _message(self, index: int, text: str) -> Json:
-        return {"text": self._echo[index] + text}
+        return {"text": self.echo(index).text + text}
 
     def _first_delta(self, index: int) -> Json | None:
-        return {"text": self._echo[index]} if self._echo[index] else None
+        text, tokens = self.echo(index)
+        return {"text": text} if text or tokens else None
 
     def _delta(self, token: Token) -> Json:
         return {"text": token.text}
 
     def _log_probs(self, tokens: Sequence[Token], start: int) -> Json:
-        offsets = [start]
-        for token in tokens[:-1]:
-            offsets.append(offsets[-1] + len(token.text))
+        lengths = (len(token.text) for token in tokens[:-1])
         return {
-            "tokens": [self._name(token.id) for token in tokens],
-            "token_logprobs": [_finite(token.logprob) for token in tokens],
+            "tokens": [self._name(t.end_id if t.id is None else t.id) for t in tokens],
+            "token_logprobs": [None if t.logprob is None else _finite(t.logprob) for t in tokens],
             "top_logprobs": [
-                {self._name(number): _finite(p) for number, _, p in token.alternatives}
+                None
+                if token.logprob is None
+                else {self._name(number): _finite(p) for number, _, p in token.alternatives}
                 for token in tokens
             ],
-            "text_offset": offsets,
+            "text_offset": list(itertools.accumulate(lengths, initial=start)),
         }
 
     def _name(self, number: int | None) -> str:
@@ -144,6 +177,7 @@ class ChatReply(Reply):
         for token in tokens:
             others = [self._entry(number, p) for number, _, p in token.alternatives]
             assert token.id is not None
+            assert token.logprob is not None
             content.append({**self._entry(token.id, token.logprob), "top_logprobs": others})
         return {"content": content, "refusal": None}
 

@@ -12,7 +12,7 @@ from glasshead.generation.sampling import SamplingConfig
 
 __all__ = ["ChatRequest", "CompletionRequest", "GenerationRequest", "Model", "Models"]
 
-Stop = Annotated[str, Field(max_length=1000)]
+Stop = Annotated[str, Field(min_length=1, max_length=1000)]
 Id = Annotated[int, Field(ge=0, lt=2**31)]
 
 
@@ -79,6 +79,7 @@ class CompletionRequest(GenerationRequest):
             list[Annotated[list[Id], Field(min_length=1)]], Field(min_length=1, max_length=128)
         ]
     ) = ""
+    max_tokens: int | None = Field(None, ge=0, lt=2**31)
     logprobs: int | None = Field(None, ge=0, le=20)
     echo: bool | None = None
     best_of: int | None = Field(None, ge=1, le=128)

@@ -20,9 +20,10 @@ class Token:
 
     id: int | None
     text: str = ""  # what it adds: whole characters, so nothing while one is not complete
-    logprob: float = 0.0  # by the model as it is, however it was sampled
+    logprob: float | None = 0.0  # by the model as it is, however it was sampled
     alternatives: tuple[tuple[int, str, float], ...] = ()  # id, text, logprob; the best first
     finish: Finish | None = None
+    end_id: int | None = None  # the end id that ended the answer; it adds no text
 
 
 class TokenBuffer:

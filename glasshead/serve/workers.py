@@ -74,12 +74,18 @@ async def until_disconnect(request: Request) -> None:
 
 
 class Workers:
-    """`running` threads, and a queue of at most `waiting` requests, first come first served."""
+    """`running` threads, and a queue of at most `waiting` requests, first come first served.
 
-    def __init__(self, running: int, waiting: int) -> None:
-        self.limit, self.room = running, running + waiting
+    Each thread calls `after` when it has computed.
+    """
+
+    def __init__(
+        self, running: int, waiting: int, after: Callable[[], None] = lambda: None
+    ) -> None:
+        self.limit, self.room, self._after = running, running + waiting, after
         self.inside = 0  # running or waiting
         self.n_running = 0
+        self.n_done = 0
         self._turn = asyncio.Semaphore(running)
         self._pool = ThreadPoolExecutor(running, thread_name_prefix="work")
         self._seconds = 1.0  # moving average of a request
@@ -111,7 +117,7 @@ class Workers:
             raise
         began = time.monotonic()
         loop = asyncio.get_running_loop()
-        result = loop.run_in_executor(self._pool, partial(fn, *args, **kwargs))
+        result = loop.run_in_executor(self._pool, self._compute, partial(fn, *args, **kwargs))
         self.n_running += 1
         # A thread counts as running until it ends, even if its client has disconnected.
         result.add_done_callback(partial(self._release, began))
@@ -123,6 +129,12 @@ class Workers:
         finally:
             cancel.cancel()
             leaving.cancel()
+
+    def _compute(self, work: Callable[[], Result]) -> Result:
+        try:
+            return work()
+        finally:
+            self._after()
 
     async def _wait_for_turn(self, leaving: "asyncio.Future[None]") -> None:
         turn = asyncio.ensure_future(self._turn.acquire())
@@ -139,6 +151,7 @@ class Workers:
     def _release(self, began: float, result: "asyncio.Future[Any]") -> None:
         self.inside -= 1
         self.n_running -= 1
+        self.n_done += 1
         self._turn.release()
         self._seconds += 0.2 * (time.monotonic() - began - self._seconds)
         if not result.cancelled():

@@ -192,13 +192,16 @@ class Writer(threading.Thread):
         try:
             if new.error is not None:
                 raise new.error
+            likely = tuple((i, self._decode(i), p) for i, p in new.alternatives)
             if new.id is not None:
                 self.tokens += 1
-                likely = tuple((i, self._decode(i), p) for i, p in new.alternatives)
                 found += job.buffer.push(Token(new.id, "", new.logprob, likely))
             if new.finish is not None:
                 assert new.finish != "error"
-                found += job.buffer.end(new.finish)
+                *rest, last = job.buffer.end(new.finish)
+                if new.end_id is not None:
+                    last = Token(None, last.text, new.logprob, likely, last.finish, new.end_id)
+                found += [*rest, last]
         except Exception as error:  # of this text only
             found.append(error)
         if new.finish is not None or (found and isinstance(found[-1], Exception)):

@@ -3,6 +3,7 @@ import torch
 
 from glasshead.attention.functional import attend
 from glasshead.attention.mask import Mask
+from glasshead.attention.scores import Scoring, recompute
 from glasshead.errors import ConfigError, NotFiniteError, ShapeError
 
 from .cases import Case
@@ -78,3 +79,18 @@ def test_observing_under_autocast_stays_exact() -> None:
         seen = attend(*case.tensors, weights=True, lse=True)
     torch.testing.assert_close(seen.weights.double(), torch.as_tensor(weights), atol=1e-6, rtol=0)
     torch.testing.assert_close(seen.lse.double(), torch.as_tensor(lse), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("part", ["weights", "lse"])
+def test_gradients_of_what_is_recomputed_are_those_of_the_formula_with_its_softcap(part):
+    torch.manual_seed(5)
+    q, k = (torch.randn(2, 3, n, 7, dtype=torch.float64, requires_grad=True) for n in (5, 11))
+    mask, scoring = Mask(causal=True), Scoring(softcap=0.7)
+    found = recompute(q, k, mask, scoring, weights=True, lse=True)[part == "lse"]
+    s = 0.7 * torch.tanh((q @ k.mT) / 7**0.5 / 0.7)
+    s = s.masked_fill(~mask.to_tensor(5, 11), -torch.inf)
+    expected = s.softmax(-1) if part == "weights" else s.logsumexp(-1)
+    torch.testing.assert_close(found, expected)
+    change = torch.randn_like(expected)
+    ours, theirs = (torch.autograd.grad((x * change).sum(), (q, k)) for x in (found, expected))
+    torch.testing.assert_close(ours, theirs)

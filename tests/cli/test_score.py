@@ -5,9 +5,12 @@ import lzma
 import math
 import re
 
+import numpy as np
 import pytest
 
-from glasshead.text.tokenizer import BPETokenizer, CharTokenizer
+from glasshead.cli.score import TokenJoiner
+from glasshead.generation.score import Surprises
+from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer, CharTokenizer
 from tests.cli.test_cli import is_a_mistake
 from tests.generation.runs import make_run
 
@@ -151,3 +154,11 @@ def test_mistakes_are_one_line_and_a_hint(cli, run, tmp_path, text, args, messag
 
 def test_a_file_that_is_not_there_is_a_mistake(cli, run, tmp_path):
     assert is_a_mistake(cli("score", run, tmp_path / "nothing.txt"))
+
+
+def test_the_bits_of_a_characters_bytes_are_added_up():
+    nats = np.array([2.0, 3.0, 5.0, 7.0]) * np.log(2)
+    part = Surprises(np.frombuffer("春a".encode(), np.uint8).astype(np.int64), nats)
+    found = list(TokenJoiner(ByteTokenizer()).add(part))
+    assert [text for text, _ in found] == ["春", "a"]
+    assert [bits for _, bits in found] == pytest.approx([10, 7])

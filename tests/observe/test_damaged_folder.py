@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+import torch
 
 from glasshead.errors import InputError
 from glasshead.generation.opening import open_inspectable
@@ -54,6 +55,16 @@ def test_settings_that_do_not_fit(theirs, changes):
     file = theirs / "config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
     assert "config.json" in refused(theirs) or "cannot be opened" in refused(theirs)
+
+
+@pytest.mark.parametrize("name", ["intermediate_size", "vocab_size"])
+def test_sizes_that_make_more_parameters_than_there_are_allocate_nothing(theirs, name):
+    """Each is smaller than the model, so that only their product is too large."""
+    file = theirs / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), name: 9973}))
+    with torch.autograd.profiler.profile(profile_memory=True) as seen:
+        assert "parameters" in refused(theirs)
+    assert max((one.cpu_memory_usage for one in seen.function_events), default=0) < 10**6
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes")

@@ -101,3 +101,26 @@ def test_a_file_that_is_gone_lives_on_for_who_looks_at_it(server, tmp_path, end)
         long_atlas(101).save(file)
     row = f"{mine.url}/api/seen/{seen}/row?layer=0&head=1&query=300"
     assert httpx.get(row).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("q", (1, 2, 300, 0)),  # a head without width
+        ("k", (1, 2, 300, 0)),
+        ("lse", (1, 2, 299)),
+        ("lse", (1, 1, 300)),
+        ("k", (1, 2, 299, 16)),
+        ("k", (1, 3, 300, 16)),
+        ("q", (1, 2, 300, 13)),
+    ],
+)
+def test_tensors_that_do_not_fit_each_other_are_damage(server, tmp_path, glass, name, shape):
+    header, tensors, write = glass
+    changed = {**tensors, f"0.{name}": torch.zeros(shape)}
+    if shape[-1] == 0:
+        changed |= {"0.q": torch.zeros(1, 2, 300, 0), "0.k": torch.zeros(1, 2, 300, 0)}
+    write(header, changed)
+    reply = post(server(tmp_path), "/api/open", model="a.glass")
+    assert reply.status_code == 400
+    assert "fit" in reply.text

@@ -205,7 +205,7 @@ def test_an_error_of_one_text_is_told_to_that_one_alone(tmp_path, engine):
     [
         (Ask([]), InputError, "empty"),
         (Ask([257]), InputError, "257"),
-        (Ask([1], max_tokens=0), ConfigError, "max_tokens"),
+        (Ask([1], max_tokens=-1), ConfigError, "max_tokens"),
         (Ask([1], stop=["a", ""]), ConfigError, "stop"),
     ],
     ids=str,

@@ -29,6 +29,10 @@ MAP = """Object.assign(Object.create(m.AtlasMap.prototype), {
     size: [462, 250], node: null, camera: {x: 200, y: 150, px: 2}})"""
 
 FUNCTIONS = {
+    "engine/sampling": {
+        "[7, 7, 2 ** 32 + 7].map((seed) => m.generator(seed)()).map((x, _, [y]) => x === y)":
+            [True, True, False],
+    },
     "words": {
         "[0, 0.00099, 0.001, 9.9994, 10, 99.94, 100, 12345.6, -0.5, NaN, null].map(m.three)":
             ["0.000", "9.9e-4", "0.001", "9.999", "10.0", "99.9", "100", "12,346", "-0.500", "–",
@@ -134,6 +138,13 @@ FUNCTIONS = {
             [0, 2, None, None, None, None, None],
     },
     "views/look_cut": {
+        "m.edgeItem(1, '*', {start: 2, stop: 4}, {start: 5, stop: 8})": "e1.*.2.4.5.8",
+        "m.cutsOf(`h3.2_${m.edgeItem(1, 6, {start: 2, stop: 4}, {start: 5, stop: 8})}`)": {
+            "heads": [[3, 2]],
+            "edges": [
+                {"layer": 1, "head": 6, "query": 2, "query_stop": 4, "key": 5, "key_stop": 8}
+            ],
+        },
         "m.cutsOf('h1.0_e2.*.3.4.5.6_e2.1.3.4.5.6_h1_e1.2_x_h*.1')": {
             "heads": [[1, 0]],
             "edges": [{"layer": 2, "head": head, "query": 3, "query_stop": 4, "key": 5,
@@ -209,6 +220,11 @@ FUNCTIONS = {
             [{"r": 0, "c": 0}, None, None, {"r": 1, "c": 2}, None, None],
     },
     "dom": {
+        "m.showDirections('a\\u202etxt.exe\\u2066b\\u061c 猫é')":
+            "a⟨U+202E⟩txt.exe⟨U+2066⟩b⟨U+061C⟩ 猫é",
+        "m.h('p', {}, ['x\\u200f', null], 'y', m.h('b', {}, '\\u202d')).textContent":
+            "x⟨U+200F⟩y⟨U+202D⟩",
+        "m.fill(m.h('p', {}, 'old'), '\\u202bnew').textContent": "⟨U+202B⟩new",
         "['ArrowRight', 'ArrowLeft', 'ArrowDown', 'ArrowUp', 'Home', 'End', 'x'].map((key) =>"
         " m.along({key, preventDefault() {}}, [0, 1, 2].map(() => ({focus() {}})), 2))":
             [0, 1, 0, 1, 0, 2, None],

@@ -220,3 +220,11 @@ def test_a_glass_file_is_opened_without_being_measured(server, book, monkeypatch
         model = ask.post("/api/atlas", json={"model": "<b>long.glass", "text": "x"})
         assert model.status_code == 400
         assert ask.post("/api/open", json={"model": "none.glass"}).status_code == 404
+
+
+def test_statistics_of_a_long_text_are_told_once_they_are_measured(monkeypatch):
+    monkeypatch.setattr(atlas_answers, "SOON", 100)
+    trace = long_atlas(137)
+    assert atlas_answers.describe_atlas(trace)["statistics"] == {}
+    trace.statistics(0)
+    assert "entropy" in atlas_answers.describe_atlas(trace)["statistics"]

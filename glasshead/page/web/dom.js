@@ -29,7 +29,20 @@ export function h(tag, props = {}, ...children) {
 /** @param {Child[]} children */
 function there(children) {
   const all = /** @type {any[]} */ (children).flat(Infinity);
-  return all.filter((child) => child !== null && child !== undefined && child !== false);
+  return all
+    .filter((child) => child !== null && child !== undefined && child !== false)
+    .map((child) => (typeof child === "string" ? showDirections(child) : child));
+}
+
+/** A text in which the characters that would change the direction of what is around them are shown
+ * by their codes instead.
+ * @param {string} text
+ */
+export function showDirections(text) {
+  return text.replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu, (one) => {
+    const code = (one.codePointAt(0) ?? 0).toString(16).toUpperCase();
+    return `⟨U+${code.padStart(4, "0")}⟩`;
+  });
 }
 
 /** One of the few signs of the page, drawn from a path on a 20 × 20 field.

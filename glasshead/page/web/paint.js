@@ -11,6 +11,8 @@
 //   painter.measure(text, {size, weight, mono})                  its width
 //   painter.clip(x, y, w, h, draw)                               draw() inside a frame
 
+import { showDirections } from "./dom.js";
+
 export const SANS =
   'system-ui, -apple-system, "Segoe UI", "Noto Sans", "PingFang SC", "Hiragino Sans GB", ' +
   '"Microsoft YaHei", "Noto Sans CJK SC", sans-serif';
@@ -156,7 +158,7 @@ export class CanvasPainter {
     c.textBaseline = baseline;
     c.translate(x, y);
     if (rotate) c.rotate(rotate);
-    c.fillText(shortened(text, max, style), 0, 0);
+    c.fillText(shortened(showDirections(text), max, style), 0, 0);
     c.restore();
   }
 
@@ -256,7 +258,7 @@ export class SvgPainter {
         opacity: alpha === 1 ? null : alpha,
         transform: rotate ? `rotate(${n((180 / Math.PI) * rotate)} ${n(x)} ${n(y)})` : null,
       },
-      shortened(text, style.max, style),
+      shortened(showDirections(text), style.max, style),
     );
   }
 

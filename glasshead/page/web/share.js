@@ -57,7 +57,7 @@ export async function copyLink() {
 
 export async function forPhone() {
   try {
-    const path = `/api/phone?${api.query({ hash: location.hash })}`;
+    const path = `/api/phone?${api.query({ hash: location.hash.slice(0, 4000) })}`;
     const { url, rows, whole, command } = await api.get(path, { keep: false });
     if (!url)
       return show(

@@ -49,11 +49,10 @@ def open_atlas(request: Request, ask: OpenRequest) -> dict[str, Any]:
             f"{ask.model} is not a .glass file", hint="record a text with POST /api/atlas"
         )
     key = {"glass": served.stamp}
-    # Its tensors stay in the file; only cached pages take memory.
-    id = state.traces.has(ask.model, key) or state.traces.put(
-        served.trace, ask.model, key, size=0, whole=served.whole
+    return _describe(
+        state.traces.find(ask.model, key)
+        or state.traces.add(served.trace, ask.model, key, in_file=True, whole=served.whole)
     )
-    return _describe(state.traces.entry(id))
 
 
 @router.post("/atlas")

@@ -30,12 +30,18 @@ Index = Annotated[int, Query(ge=0, lt=2**31)]
 USE_ATLAS = "record a longer text with `glasshead atlas`, and serve the .glass file"
 
 
-def check_text(n_characters: int, config: ServeConfig, hint: str = "use a shorter text") -> None:
+def check_text(
+    n_characters: int,
+    config: ServeConfig,
+    hint: str = "use a shorter text",
+    field: str = "text",
+) -> None:
     if n_characters > config.max_text:
         raise InputError(
             f"the text has {n_characters:,} characters, but this server takes "
             f"{config.max_text:,} at most",
             hint=hint,
+            field=field,
         )
 
 
@@ -44,6 +50,7 @@ def check_max_tokens(max_tokens: int, config: ServeConfig) -> None:
         raise InputError(
             f"max_tokens ({max_tokens:,}) is more than this server generates at once",
             hint=f"set max_tokens to {config.max_tokens:,} or less",
+            field="max_tokens",
         )
 
 
@@ -57,6 +64,7 @@ def open_gpt(library: Library, name: str) -> tuple[ServedModel, GPT, Tokenizer]:
     raise InputError(
         f"{name[:200]} is of kind {kind}, which does not generate text",
         hint="choose a model from GET /v1/models",
+        field="model",
     )
 
 
@@ -81,14 +89,15 @@ def record_text(
     if served.inspectable is None:
         raise InputError(f"{model} is a .glass file, which reads no text", hint="POST /api/open")
     check_text(len(text), state.config, USE_ATLAS)
-    id = state.traces.has(model, key)
-    if id is None:
+    stored: StoredTrace | None = state.traces.find(model, key)
+    if stored is None:
         with served.lock:
-            _check_tokens(served, text, state.config.max_tokens, config.beyond)
-            with cut.apply_to(served.inspectable.model):
-                trace = served.inspectable.record(text, config)
-            id = state.traces.put(trace, model, key)
-    stored: StoredTrace = state.traces.entry(id)
+            stored = state.traces.find(model, key)  # another request may have recorded it
+            if stored is None:
+                _check_tokens(served, text, state.config.max_tokens, config.beyond)
+                with cut.apply_to(served.inspectable.model):
+                    trace = served.inspectable.record(text, config)
+                stored = state.traces.add(trace, model, key)
     return stored
 
 

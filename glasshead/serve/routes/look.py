@@ -110,8 +110,9 @@ def look(request: Request, ask: LookRequest, cancel: CancelToken) -> dict[str, A
         stored = record_text(state, served, ask.text, RecordConfig(progress=cancel), ask.cut())
     elif "look" in served.entry.can:
         key = {"stamp": served.stamp}
-        id = state.traces.has(ask.model, key) or state.traces.put(served.trace, ask.model, key)
-        stored = state.traces.entry(id)
+        stored = state.traces.find(ask.model, key) or state.traces.add(
+            served.trace, ask.model, key, in_file=True, whole=served.whole
+        )
     else:
         raise InputError(f"{ask.model} is a .glass file", hint="open it in the Atlas view")
     kind = served.entry.kind

@@ -18,12 +18,12 @@ from fastapi.responses import JSONResponse, Response
 from glasshead.errors import GlassheadError, InputError, NotFoundError
 from glasshead.generation.stream import start_ids
 from glasshead.model.gpt import GPT
-from glasshead.serve.chat import chat_ids
+from glasshead.serve.chat import TemplateRenderer, chat_ids
 from glasshead.serve.config import ServeConfig
 from glasshead.serve.engine import Ask, Engine, Stream, Token
 from glasshead.serve.error_replies import error_body
 from glasshead.serve.library import Entry, Library, ServedModel
-from glasshead.serve.openai_replies import ChatReply, CompletionReply, Reply
+from glasshead.serve.openai_replies import ChatReply, CompletionReply, Echo, Reply
 from glasshead.serve.openai_requests import (
     ChatRequest,
     CompletionRequest,
@@ -31,6 +31,7 @@ from glasshead.serve.openai_requests import (
     Model,
     Models,
 )
+from glasshead.serve.predictions import prompt_tokens
 from glasshead.serve.routes.inputs import (
     check_max_tokens,
     check_text,
@@ -38,7 +39,7 @@ from glasshead.serve.routes.inputs import (
     server_event,
     stream_events,
 )
-from glasshead.serve.workers import ClientGone, until_disconnect
+from glasshead.serve.workers import CancelToken, ClientGone, until_disconnect
 
 __all__ = ["router"]
 
@@ -77,19 +78,20 @@ def _describe_model(entry: Entry) -> Model:
 async def completions(request: Request, ask: CompletionRequest) -> Response:
     """Continue texts."""
     if ask.best_of not in (None, ask.n or 1):
-        raise InputError(f"best_of ({ask.best_of}) is not supported", hint="leave it out, or set n")
-    if ask.echo and ask.logprobs is not None:
         raise InputError(
-            "echo with logprobs is not supported",
-            hint="for the log-probabilities of a text, use `glasshead score --tokens --json`",
+            f"best_of ({ask.best_of}) is not supported",
+            hint="leave it out, or set n",
+            field="best_of",
         )
     state = request.app.state
-    served, prompts, texts = await state.workers.run(
+    served, prompts, echoes = await state.workers.run(
         request, _read_prompts, state.library, state.config, ask
     )
-    echo = [text if ask.echo else "" for text in texts for _ in range(ask.n or 1)]
-    reply = CompletionReply(served, ask.logprobs is not None, echo)
-    asks = _asks(ask, prompts, ask.max_tokens or 16, ask.logprobs, state.config)
+    reply = CompletionReply(
+        served, ask.logprobs is not None, [echo for echo in echoes for _ in range(ask.n or 1)]
+    )
+    limit = 16 if ask.max_tokens is None else ask.max_tokens
+    asks = _asks(ask, prompts, limit, ask.logprobs, state.config)
     return await _answer(request, ask, served, reply, asks)
 
 
@@ -98,7 +100,7 @@ async def chat(request: Request, ask: ChatRequest) -> Response:
     """Answer a conversation."""
     state = request.app.state
     served, ids, max_len = await state.workers.run(
-        request, _read_chat, state.library, state.config, ask
+        request, _read_chat, state.library, state.config, state.templates, ask
     )
     room = max(1, min(state.config.max_tokens // (ask.n or 1), max_len - len(ids)))
     limit = ask.max_completion_tokens or ask.max_tokens or room
@@ -109,42 +111,55 @@ async def chat(request: Request, ask: ChatRequest) -> Response:
 
 
 def _read_prompts(
-    library: Library, config: ServeConfig, ask: CompletionRequest
-) -> tuple[ServedModel, list[list[int]], list[str]]:
-    """Return the ids of all prompts, and their texts."""
+    library: Library, config: ServeConfig, ask: CompletionRequest, cancel: CancelToken
+) -> tuple[ServedModel, list[list[int]], list[Echo]]:
+    """Return the ids of all prompts, and what is repeated of them."""
     served, model, tokenizer = open_gpt(library, ask.model)
     ids, texts = [], []
     for prompt in ask.prompts:
         if isinstance(prompt, str):
-            check_text(len(prompt), config)
+            check_text(len(prompt), config, field="prompt")
             texts.append(prompt)
             prompt = tokenizer.prompt_ids(prompt) or start_ids(tokenizer)
         else:
             texts.append(tokenizer.decode(prompt))
-        _check_prompt(prompt, model, config)
+        _check_prompt(prompt, model, config, "prompt")
         ids.append(prompt)
-    return served, ids, texts
+    if not ask.echo:
+        return served, ids, [Echo()] * len(ids)
+    if ask.logprobs is None:
+        return served, ids, [Echo(text) for text in texts]
+    if (n := sum(map(len, ids))) > config.max_tokens:
+        raise InputError(
+            f"the prompts have {n:,} tokens, more than this server returns log-probabilities of "
+            "at once",
+            hint=f"send prompts of {config.max_tokens:,} tokens or less in all",
+            field="prompt",
+        )
+    scored = [prompt_tokens(served, prompt, ask.logprobs, cancel.check) for prompt in ids]
+    return served, ids, [Echo(*pair) for pair in zip(texts, scored, strict=True)]
 
 
 def _read_chat(
-    library: Library, config: ServeConfig, ask: ChatRequest
+    library: Library, config: ServeConfig, templates: TemplateRenderer, ask: ChatRequest
 ) -> tuple[ServedModel, list[int], int]:
     """Return the ids of the conversation, and the length of the model's context."""
     served, model, tokenizer = open_gpt(library, ask.model)
     assert served.run is not None
     messages = [message.plain for message in ask.messages]
-    check_text(sum(len(message["content"]) for message in messages), config)
-    ids = chat_ids(served.run, messages, 2 * config.max_text) or start_ids(tokenizer)
-    _check_prompt(ids, model, config)
+    check_text(sum(len(message["content"]) for message in messages), config, field="messages")
+    ids = chat_ids(templates, served.run, messages, 2 * config.max_text) or start_ids(tokenizer)
+    _check_prompt(ids, model, config, "messages")
     return served, ids, model.config.max_len
 
 
-def _check_prompt(ids: Sequence[int], model: GPT, config: ServeConfig) -> None:
+def _check_prompt(ids: Sequence[int], model: GPT, config: ServeConfig, field: str) -> None:
     limit = min(model.config.max_len, config.max_tokens)
     if len(ids) > limit:
         raise InputError(
             f"the prompt has {len(ids):,} tokens, but the model reads {limit:,} at most",
             hint="use a shorter prompt",
+            field=field,
         )
 
 
@@ -164,12 +179,14 @@ def _asks(
         raise InputError(
             f"{n} samples of {len(prompts)} prompts are more than {room} answers",
             hint="send fewer prompts, or set a smaller n",
+            field="n" if n > 1 else "prompt",
         )
     if answers * max_tokens > config.max_tokens:
         raise InputError(
             f"{answers} answers of {max_tokens:,} tokens are more than this server generates at "
             "once",
             hint=f"set max_tokens so that all answers together have {config.max_tokens:,} at most",
+            field="max_tokens",
         )
     options = (ask.sampling, max_tokens, ask.stops)
     return [
@@ -225,7 +242,7 @@ async def _events(
     streams: Sequence[Stream], reply: Reply, n_prompt: int | None
 ) -> AsyncIterator[str]:
     """Yield server-sent events; with the number of prompt tokens, also the usage."""
-    n_generated, lengths = 0, [0] * len(streams)
+    n_generated, lengths = 0, [len(reply.echo(index).text) for index in range(len(streams))]
     try:
         for index in range(len(streams)):
             if (opening := reply.opening(index)) is not None:

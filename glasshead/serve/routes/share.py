@@ -19,6 +19,7 @@ __all__ = ["router"]
 router = APIRouter(prefix="/api", tags=["share"])
 
 LONGEST = 600  # bytes of an address, so that a phone can read its code from a screen
+MAX_HASH = 4000  # characters, so that the line of a request never exceeds what HTTP parsers take
 NOWHERE = "192.0.2.1"  # an address for documentation: nothing is sent there, or anywhere
 
 
@@ -33,7 +34,7 @@ class Phone(BaseModel):
 
 @router.get("/phone")
 def phone(
-    request: Request, fragment: Annotated[str, Query(alias="hash", max_length=100_000)] = ""
+    request: Request, fragment: Annotated[str, Query(alias="hash", max_length=MAX_HASH)] = ""
 ) -> Phone:
     """The address for a phone, with the key; `hash` is what stands behind it on the page."""
     config: ServeConfig = request.app.state.config

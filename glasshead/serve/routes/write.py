@@ -17,7 +17,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field, model_validator
 
 from glasshead.errors import GlassheadError, InputError
-from glasshead.generation.sampling import SamplingConfig, not_finite_error
+from glasshead.generation.sampling import SamplingConfig
 from glasshead.generation.step import eval_mode
 from glasshead.generation.stream import start_ids
 from glasshead.model.gpt import GPT
@@ -26,6 +26,7 @@ from glasshead.observe.words import characters, decode_tokens
 from glasshead.serve.config import ServeConfig
 from glasshead.serve.engine import Ask, Stream
 from glasshead.serve.library import Library, ServedModel
+from glasshead.serve.predictions import next_log_probs
 from glasshead.serve.routes.inputs import (
     ModelId,
     TokenId,
@@ -42,7 +43,6 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/api/write", tags=["write"])
 
-LOGITS = 1 << 22  # the most logits in memory at once
 KEYS = 32  # the strongest keys of a head to send
 
 Ids = Annotated[list[TokenId], Field(min_length=1)]
@@ -98,43 +98,12 @@ def read(request: Request, ask: ReadRequest, cancel: CancelToken) -> dict[str, A
     ids = ask.ids or tokenizer.prompt_ids(ask.text or "") or start_ids(tokenizer)
     _check_ids(ids, model, tokenizer, state.config)
     start = max(0, len(ids) - model.config.max_len)
-    predicted = _predictions(served, model, tokenizer, ids[start:], ask.alternatives, cancel)
+    predicted = next_log_probs(served, ids[start:], ask.alternatives, cancel.check)
+    likely = [[_alternative(tokenizer, *pair) for pair in pairs] for _, pairs in predicted]
     tokens = _describe_tokens(tokenizer, ids)
-    for token, (log_prob, others) in zip(tokens[start + 1 :], predicted, strict=False):
-        token |= {"logprob": log_prob, "alternatives": others}
-    return {"tokens": tokens, "next": predicted[-1][1], "from": start}
-
-
-def _predictions(
-    served: ServedModel,
-    model: GPT,
-    tokenizer: Tokenizer,
-    ids: Sequence[int],
-    k: int,
-    cancel: CancelToken,
-) -> list[tuple[float | None, list[dict[str, Any]]]]:
-    """Return for each position the log-probability of the next id, and the likeliest ids."""
-    device = model.embedding.weight.device
-    known = min(tokenizer.vocab_size, model.config.vocab_size)
-    found: list[tuple[float | None, list[dict[str, Any]]]] = []
-    with served.lock, eval_mode(list(model.modules())):
-        x = model.features(torch.tensor([ids], device=device))[0]  # (T, C)
-        nexts = torch.tensor([*ids[1:], 0], device=device)
-        rows = max(1, LOGITS // model.config.vocab_size)
-        for some, wanted in zip(x.split(rows), nexts.split(rows), strict=True):
-            cancel.check()
-            log_probs = model.logits(some).float().log_softmax(-1)  # (rows, V)
-            if not log_probs.amax(-1).isfinite().all():
-                raise not_finite_error()
-            own = log_probs.gather(-1, wanted[:, None])[:, 0].tolist()
-            top = log_probs[:, :known].topk(min(k, known))
-            for value, others, numbers in zip(
-                own, top.indices.tolist(), top.values.tolist(), strict=True
-            ):
-                pairs = zip(others, numbers, strict=True)
-                found.append((_finite(value), [_alternative(tokenizer, *pair) for pair in pairs]))
-    found[-1] = (None, found[-1][1])
-    return found
+    for token, (log_prob, _), others in zip(tokens[start + 1 :], predicted, likely, strict=False):
+        token |= {"logprob": _finite(log_prob), "alternatives": others}
+    return {"tokens": tokens, "next": likely[-1], "from": start}
 
 
 @router.post("/look")
@@ -221,8 +190,8 @@ def _describe_tokens(tokenizer: Tokenizer, ids: Sequence[int]) -> list[dict[str,
     return tokens
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else value
 
 
 def _check_ids(ids: Sequence[int], model: GPT, tokenizer: Tokenizer, config: ServeConfig) -> None:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from glasshead.lab.claims.stats import (
     Interval,
+    at_least,
     cohens_d,
     difference,
     geometric_mean,
@@ -96,3 +97,10 @@ def test_what_passes_after_a_gap_does_not_count():
     assert longest_run([4, 8, 16], [True, False, True]) == 4
     assert longest_run([4, 8, 16], [False, True, True]) == 0
     assert longest_run([4, 8, 16], [True] * 3) == 16
+
+
+@pytest.mark.parametrize(
+    ("threshold", "holds"), [(0.4, True), (0.41, None), (0.5, None), (0.6, None), (0.61, False)]
+)
+def test_a_threshold_inside_the_interval_decides_nothing(threshold, holds):
+    assert at_least(Interval(0.5, 0.4, 0.6), threshold) is holds

@@ -232,7 +232,7 @@ export function attentionCard() {
     }
     caption.textContent = captioned();
     const at = over ?? pin();
-    told.textContent = at ? sentence(one, at) : "\u00a0";
+    fill(told, at ? sentence(one, at) : "\u00a0");
     fill(
       said,
       h(

@@ -4,7 +4,7 @@
 //   const paper = tokenPaper(onselect);  paper.set(tokens);  paper.add(token);  paper.select(at)
 // `units` hold the tokens from `from` (included) to `to` (not included).
 
-import { along, fill, h } from "../dom.js";
+import { along, fill, h, showDirections } from "../dom.js";
 import { Scale } from "../scale.js";
 import { t } from "../words.js";
 
@@ -98,7 +98,9 @@ export function tokenPaper(onselect) {
   /** @param {Unit} unit */
   function draw(unit) {
     const first = tokens[unit.from];
-    unit.node.textContent = unit.text ? unit.text.replaceAll("\n", "↵\n") : "·";
+    unit.node.textContent = unit.text
+      ? showDirections(unit.text).replaceAll("\n", "↵\n")
+      : "·";
     unit.node.classList.toggle("given", first.how === "given");
     unit.node.classList.toggle("chosen-by-hand", first.how === "chosen");
     unit.node.classList.toggle("special", Boolean(first.special));

@@ -1,0 +1,83 @@
+"""Memory of a server as the system counts it: what it says it holds is what it holds."""
+
+import asyncio
+import os
+import re
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import httpx
+import pytest
+import torch
+
+from glasshead.checkpoint import RunConfig, RunFolder
+from glasshead.model.gpt import GPT, GPTConfig
+from glasshead.serve import memory
+from glasshead.text.tokenizer import ByteTokenizer
+
+from .conftest import HUNG, awaited, until
+from .test_restart import Process
+
+MB = 2**20
+
+
+@pytest.mark.deep
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads memory from /proc")
+@pytest.mark.parametrize("limit", [200 * MB, 1000 * MB])
+def test_texts_take_no_more_memory_than_the_server_says(tmp_path, limit):
+    """Ten texts of 980 tokens took 2 GB where 0.1 GB were counted, whatever the limit."""
+    config = GPTConfig(vocab_size=256, max_len=1024, n_layers=4, n_heads=8, d_model=64)
+    run = RunConfig("gpt", asdict(config), {}, {})
+    RunFolder.create(tmp_path / "gpt", run, ByteTokenizer(), GPT(config))
+    server = Process(tmp_path / "gpt", tmp_path / "log", "--port", "0", "--seen-bytes", str(limit))
+    try:
+        with httpx.Client(base_url=server.url, timeout=HUNG) as client:
+            assert client.post("/api/look", json={"model": "gpt", "text": "ab"}).status_code == 200
+            before = resident(server.process.pid)
+            for n in range(10):
+                ask = {"model": "gpt", "text": chr(97 + n) * 980}
+                assert client.post("/api/atlas", json=ask).status_code == 200
+            seen = float(
+                re.search(r"^glasshead_seen_bytes (\S+)", client.get("/metrics").text, re.M)[1]
+            )
+            assert limit - 130 * MB < seen < limit  # a text takes 123 MB
+            until(lambda: resident(server.process.pid) - before < 1.1 * seen + 60 * MB)
+    finally:
+        server.process.kill()
+        server.process.wait(HUNG)
+        server.process.stdout.close()
+
+
+def resident(pid: int) -> int:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("system", ["linux", "darwin", "win32"])
+def test_giving_memory_back_works_or_does_nothing(monkeypatch, system):
+    monkeypatch.setattr(memory.sys, "platform", system)
+    kept = torch.randn(7, 11)
+    before = kept.clone()
+    memory.give_back_memory()
+    assert torch.equal(kept, before)
+
+
+def test_memory_is_given_back_after_work_and_only_then(monkeypatch):
+    calls = []
+    monkeypatch.setattr(memory, "SECONDS", 0.01)
+    monkeypatch.setattr(memory, "give_back_memory", lambda: calls.append(work[0]))
+    work = [0]
+
+    async def watch():
+        task = asyncio.ensure_future(memory.keep_giving_back(lambda: work[0]))
+        await asyncio.sleep(0)
+        for n in (1, 2, 3):
+            work[0] = n
+            while len(calls) < n:
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.05)
+        task.cancel()
+
+    awaited(watch())
+    assert calls == [1, 2, 3]
