@@ -17,7 +17,7 @@ from glasshead.attention.mask import Mask
 from glasshead.machine import settle_half_precision
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.observe.recording import observing
-from glasshead.observe.statistics import observe
+from glasshead.observe.statistics import cell_side, observe
 
 __all__ = ["PEERS", "Workload", "dense", "inputs", "measure"]
 
@@ -91,7 +91,7 @@ def dense(q: Tensor, k: Tensor, ids: Tensor) -> dict[str, Tensor]:
     copies = same.any(-1).sum().clamp(min=1)
     found["duplicate"] = (w * same).sum((-1, -2)) / copies
     found["induction"] = (w * F.pad(same, (1, 0))[:, :-1]).sum((-1, -2)) / copies
-    cell = max(1, T // 1024)
+    cell = cell_side(T)
     cells = w.unflatten(2, (-1, cell)).unflatten(4, (-1, cell))
     found["overview_mean"], found["overview_max"] = cells.mean((3, 5)), cells.amax((3, 5))
     return found

@@ -190,6 +190,11 @@ def _check_size(auto: Any, config: Any, elements: int, path: Path) -> None:
         model = auto.from_config(config)
     parameters = sum(x.numel() for x in model.parameters())
     tables = sum(x.nbytes for x in model.buffers())
+    if not elements:
+        raise InputError(
+            f"{path} cannot be opened: it has no tensors in .safetensors files",
+            hint="download or save the model as .safetensors; pickles (.bin) are never read",
+        )
     if parameters > 2 * elements or tables > 4 * elements + MOST_TABLES:
         raise InputError(
             f"{path} has tensors of {elements:,} numbers, but a config.json of {parameters:,} "

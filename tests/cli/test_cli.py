@@ -53,6 +53,7 @@ def test_help_imports_nothing_heavy(command):
         *(
             "glasshead.errors",
             "glasshead.lazy",
+            "glasshead.machine",  # before torch loads, threads are told how to wait
             "glasshead.messages",
             "glasshead.observe",
             "glasshead.observe.viewer",

@@ -20,10 +20,11 @@ POEM = "春江潮水连海平，海上明月共潮生。\n" * 90
 LLAMA = {"positions": "rotary", "norm": "rms", "feed_forward": "swiglu", "bias": False,
          "head_bias": False, "n_heads": 2, "d_model": 16, "max_len": 64}  # fmt: skip
 SMALL = ["--steps", "1", "--n-layers", "1", "--n-heads", "2", "--d-model", "8", "--max-len", "32"]
-# These run for minutes, or for ever, or have tests of their own, or need what is not there.
+# These run for minutes, or for ever, or have tests of their own, or need what is not there, as a
+# model of the hub.
 LONG = re.compile(
     "glasshead (demo|ask|ladder|serve|doctor|lesson|plan|claims .|exercise (check|look))"
-    "|train .*--(minutes|pairs|task|resume|from)|Qwen|gguf|my_model.py"
+    "|train .*--(minutes|pairs|task|resume|from)|Qwen|SmolLM2|gguf|my_model.py"
 )
 
 

@@ -182,8 +182,10 @@ def test_each_point_of_the_gpu_is_planned_within_15_percent_or_named():
 
 
 def test_memory_of_a_gpu_is_planned_within_15_percent():
-    # At width 256 the recorded step's own memory was measured too.
-    assert beyond(GPU_MEMORY, 0.16) == {"train, width 256"}
+    # At width 256 the recorded step's own memory was measured too; statistics of 12 layers were
+    # measured while their overviews were larger, up to a million cells a head.
+    statistics = {f"12 layers of 12 heads, all statistics, T = {n}" for n in ("2,048", "8,192")}
+    assert beyond(GPU_MEMORY, 0.16) == {"train, width 256", *statistics}
     training = {name: point for name, point in GPU_MEMORY.items() if name.startswith("train")}
     assert beyond(training, 0.035) == {"train, width 256"}
 
