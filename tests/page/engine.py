@@ -36,8 +36,8 @@ def engine(
         assert process.stdout
         stdin, stdout = process.stdin, process.stdout
 
-        def ask(method: str, path: Any, body: Any = None) -> Any:
-            stdin.write(json.dumps([method, path, body]) + "\n")
+        def ask(method: str, path: Any, body: Any = None, lang: str = "en") -> Any:
+            stdin.write(json.dumps([method, path, body, lang]) + "\n")
             stdin.flush()
             line = stdout.readline()
             assert line, "the engine ended"

@@ -1,8 +1,8 @@
 // Answers requests with the page's own engine: node engine_answers.mjs told.json parameters.bin
 //
-// Lines on stdin are [method, path, body]; each gets a line {status, headers, body, events}, where
-// bytes are in base64. `["tokens", text]` gives ids, `["logits", ids]` the last row. --plain does
-// without WebAssembly.
+// Lines on stdin are [method, path, body, lang]; each gets a line {status, headers, body, events},
+// where bytes are in base64. `["tokens", text]` gives ids, `["logits", ids]` the last row. --plain
+// does without WebAssembly.
 
 import { readFileSync } from "node:fs";
 import process from "node:process";
@@ -13,12 +13,13 @@ import { Engine } from "../../glasshead/page/web/engine/routes.js";
 import { characters, visible, words } from "../../glasshead/page/web/engine/text_words.js";
 
 const [told, parameters, plain] = process.argv.slice(2);
+if (plain === "--plain") delete globalThis.WebAssembly; // as in a browser that has none
 const bytes = new Uint8Array(readFileSync(parameters)).buffer;
-const host = new Host(JSON.parse(readFileSync(told, "utf8")), bytes, plain === "--plain");
+const host = new Host(JSON.parse(readFileSync(told, "utf8")), bytes);
 const engine = new Engine(host);
 
-/** @param {[string, any, any]} ask */
-async function answer([method, path, body]) {
+/** @param {[string, any, any, string | undefined]} ask */
+async function answer([method, path, body, lang]) {
   if (method === "tokens") return attempt(() => host.tokenizer.encode(path));
   if (method === "decode") return host.tokenizer.decode(path);
   if (method === "words")
@@ -34,7 +35,7 @@ async function answer([method, path, body]) {
   const events = [];
   const emit = (event, data) => events.push([event, data]);
   const sent = body === null ? null : JSON.stringify(body);
-  const reply = await engine.ask(method, path, sent, { pause: async () => {}, emit });
+  const reply = await engine.ask(method, path, sent, { pause: async () => {}, emit, lang });
   const text = typeof reply.body === "string";
   return {
     ...reply, events,

@@ -1,9 +1,13 @@
 """The page's own engine, in JavaScript, against torch: settings of models, and tokenizers."""
 
+import json
 import random
+import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -217,6 +221,54 @@ def test_words_are_those_of_observe(tmp_path: Path) -> None:
                 for how in (words, characters)
             ]
             assert ask("words", sent) == expected, tokens
+
+
+# -- what it says --
+
+ENGINE = ROOT / "glasshead/page/web/engine"
+QUOTED = re.compile(r'(?:InputError\(\s*|hint[:=] |hint = |told = )(`[^`]*`|"[^"]*")')
+VALUE = re.compile(r"\$\{(?:[^{}]|\{[^}]*\})*\}")
+
+
+def templates() -> Iterator[str]:
+    """The engine's messages and hints, with {0}, {1} … for their values."""
+    for file in ENGINE.glob("*.js"):
+        for found in QUOTED.finditer(file.read_text(encoding="utf-8")):
+            text = found[1][1:-1]
+            if text and not text.startswith("no tokenizer"):  # that cannot happen
+                numbers = count()
+                yield VALUE.sub(lambda _, numbers=numbers: f"{{{next(numbers)}}}", text)
+
+
+def test_every_message_has_chinese_and_the_servers_where_it_has_the_same() -> None:
+    pair = r'^  "([^"]+)":\s+"([^"]+)",$'
+    table = (ENGINE / "messages_zh.js").read_text(encoding="utf-8")
+    chinese = dict(re.findall(pair, table, re.MULTILINE))
+    assert {*templates()} == {*chinese}
+    server = json.loads((ROOT / "glasshead/messages_zh.json").read_text(encoding="utf-8"))
+    assert {k: v for k, v in chinese.items() if server.get(k, v) != v} == {}
+    for english, translated in chinese.items():
+        holes = re.findall(r"\{\d\}", english)
+        assert sorted(re.findall(r"\{\d\}", translated)) == sorted(holes)
+
+
+def test_a_chinese_page_gets_chinese_messages(tmp_path: Path) -> None:
+    tokenizer = CharTokenizer.train(LETTERS)
+    config = GPTConfig(tokenizer.vocab_size, max_len=8, n_layers=1, n_heads=2, d_model=24)
+    run = make_run(tmp_path / "run", "gpt", GPT(config), tokenizer)
+    with engine(run, tmp_path) as ask:
+
+        def told(path: str, body: object, lang: str) -> tuple[str, str]:
+            error = ask("POST", path, body, lang)["body"]["error"]
+            return error["message"], error["hint"]
+
+        unknown = {"text": "狗 (.*)", "tokens": True}
+        assert told("/api/look", unknown, "zh") == (
+            "训练文本里没有字符“狗”（U+72D7）", "把它删去"
+        )  # fmt: skip
+        assert told("/api/look", unknown, "en")[0].startswith("character '狗' (U+72D7) was not")
+        assert told("/api/look", {"text": ""}, "zh") == ("文本是空的", "给一段文本来看")
+        assert told("/api/translate", {"text": "a"}, "zh") == ("run 不是翻译器", "选一个翻译器")
 
 
 def test_the_kernel_is_what_its_source_gives() -> None:

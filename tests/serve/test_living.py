@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -148,3 +149,18 @@ def test_a_living_page_cuts_and_writes_without_a_network(
     page.wait_for_function("document.querySelectorAll('.token').length > 20")
     context.close()
     assert troubles == []
+
+
+def test_a_model_that_does_not_start_says_so(
+    browser: Any, world_runs: Path, tmp_path: Path
+) -> None:
+    """As where memory does not hold it: here its parameters are cut short."""
+    html = plan_living(world_runs / "reader").html()
+    damaged = re.sub(r'(id="parameters">)[^<]*', r"\g<1>AAAA", html)
+    (tmp_path / "reader.html").write_text(damaged, encoding="utf-8")
+    for lang, said in (("en", "This browser cannot run"), ("zh", "这个浏览器运行不了这个模型")):
+        context = browser.new_context(offline=True)
+        page = context.new_page()
+        page.goto((tmp_path / "reader.html").as_uri() + f"#lang={lang}")
+        page.get_by_text(said).first.wait_for()
+        context.close()

@@ -3,7 +3,7 @@
 
 import { h } from "./dom.js";
 import { embedded, living } from "./embedded.js";
-import { add, t } from "./words.js";
+import { add, language, t } from "./words.js";
 
 add({
   en: {
@@ -34,6 +34,8 @@ const UTF8 = new TextEncoder();
 let last = 0;
 /** @type {Worker | null} */
 let worker = null;
+/** @type {Error | null} why it cannot answer, once it has ended */
+let broken = null;
 
 /** Where the model runs, and what rounding its parameters costs. */
 export function livingChip() {
@@ -59,8 +61,11 @@ function start() {
   const made = new Worker(URL.createObjectURL(script));
   made.onmessage = ({ data }) => heard(data);
   made.onerror = (event) => {
-    const error = new Error(event.message || "the worker has ended");
-    for (const { reject } of waiting.values()) reject(error);
+    broken = new Error(event.message || "the worker has ended");
+    for (const { reject, stream } of waiting.values()) {
+      stream?.error(broken);
+      reject(broken);
+    }
     waiting.clear();
   };
   made.postMessage({ told: embedded?.living, parameters: taken("parameters") });
@@ -87,6 +92,7 @@ function heard({ number, status, headers, body, chunk, done }) {
 /** @param {string} path @param {Sent} sent @returns {Promise<Response>} */
 export function toWorker(path, { method = "GET", body, signal } = {}) {
   const asked = (worker ??= start());
+  if (broken) return Promise.reject(broken);
   return new Promise((resolve, reject) => {
     const number = ++last;
     const leave = () => {
@@ -99,6 +105,6 @@ export function toWorker(path, { method = "GET", body, signal } = {}) {
     if (signal?.aborted) return leave();
     signal?.addEventListener("abort", leave, { once: true });
     waiting.set(number, { resolve, reject, stream: null });
-    asked.postMessage({ number, method, path, body: body ?? null });
+    asked.postMessage({ number, method, path, body: body ?? null, lang: language() });
   });
 }

@@ -24,14 +24,12 @@ import { makeTokenizer } from "./tokenizers.js";
  */
 
 export class Host {
-  /** @param {LivingTold} told @param {ArrayBuffer} bytes of the parameters
-   * @param {boolean} [plain]
-   */
-  constructor(told, bytes, plain = false) {
+  /** @param {LivingTold} told @param {ArrayBuffer} bytes of the parameters */
+  constructor(told, bytes) {
     this.told = told;
     this.entry = told.entry;
     this.tokenizer = makeTokenizer(told.tokenizer);
-    this.model = makeModel(told.kind, told.config, new Parameters(told.tensors, bytes, plain));
+    this.model = makeModel(told.kind, told.config, new Parameters(told.tensors, bytes));
   }
 
   /** The ids that begin and end a translation, and those that it must not contain. */

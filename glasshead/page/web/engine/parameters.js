@@ -15,14 +15,13 @@ export class Parameters {
   /**
    * @param {Record<string, Stored>} tensors
    * @param {ArrayBuffer} bytes
-   * @param {boolean} [plain]
    */
-  constructor(tensors, bytes, plain = false) {
+  constructor(tensors, bytes) {
     this.tensors = tensors;
     this.bytes = bytes;
     const matrices = Object.values(tensors).filter(({ shape }) => shape.length === 2);
     const count = matrices.reduce((n, { shape: [O, I] }) => n + padded(O) * padded(I), 0);
-    this.products = new Products(count, plain);
+    this.products = new Products(count);
     /** @type {Map<string, import("./products.js").Matrix>} */
     this.matrices = new Map();
     /** @type {Map<string, Float32Array | null>} */

@@ -26,19 +26,23 @@ const ROWS = 32; // of x at a time: with 1024 columns they stay in the cache
 export const padded = (n) => (n + 3) & ~3;
 
 export class Products {
-  /** @param {number} count numbers, each row padded @param {boolean} [plain] no WebAssembly */
-  constructor(count, plain = false) {
+  /** @param {number} count numbers, each row padded */
+  constructor(count) {
     this.end = 0; // of what is kept, in numbers
-    this.memory = new WebAssembly.Memory({ initial: Math.ceil((4 * count) / PAGE) + 1 });
-    this.f32 = new Float32Array(this.memory.buffer);
+    const initial = Math.ceil((4 * count) / PAGE) + 1;
+    /** Null where there is no WebAssembly at all, as in Safari's lockdown mode. */
+    this.memory =
+      typeof WebAssembly === "undefined" ? null : new WebAssembly.Memory({ initial });
+    this.f32 = new Float32Array(this.memory?.buffer ?? new ArrayBuffer(initial * PAGE));
     /** @type {{tiles: Tiles, vector: Vector}} */
-    this.kernel = (plain ? null : this.#assembled()) ?? {
+    this.kernel = this.#assembled() ?? {
       tiles: (...args) => plainTiles(this.f32, ...args),
       vector: (...args) => plainVector(this.f32, ...args),
     };
   }
 
   #assembled() {
+    if (!this.memory) return null;
     try {
       const bytes = Uint8Array.from(atob(PRODUCTS), (c) => c.charCodeAt(0));
       const module = new WebAssembly.Module(bytes);
@@ -142,10 +146,16 @@ export class Products {
 
   /** @param {number} end in numbers */
   #reach(end) {
-    const missing = 4 * end - this.memory.buffer.byteLength;
+    const missing = Math.ceil((4 * end - this.f32.byteLength) / PAGE);
     if (missing <= 0) return;
-    this.memory.grow(Math.ceil(missing / PAGE));
-    this.f32 = new Float32Array(this.memory.buffer);
+    if (this.memory) {
+      this.memory.grow(missing);
+      this.f32 = new Float32Array(this.memory.buffer);
+    } else {
+      const wider = new Float32Array(this.f32.length + (missing * PAGE) / 4);
+      wider.set(this.f32);
+      this.f32 = wider;
+    }
   }
 }
 

@@ -9,6 +9,7 @@
 import { Cut } from "./attention.js";
 import { cells, describeAtlas, exactRow, tokenPieces } from "./atlas_answers.js";
 import { InputError } from "./errors.js";
+import { inChinese } from "./messages_zh.js";
 import { describeLook, rankHeads, thumbnails, wordMap } from "./look_answers.js";
 import { longerThanRead } from "./long_text.js";
 import { predict } from "./predictions.js";
@@ -21,7 +22,9 @@ const KEPT = 4; // recordings
 
 /**
  * @typedef {{status: number, headers: Record<string, string>, body: string | ArrayBuffer}} Reply
- * @typedef {{pause: () => Promise<void>, emit: (event: string, data: unknown) => void}} Asking
+ * @typedef {{
+ *   pause: () => Promise<void>, emit: (event: string, data: unknown) => void, lang?: string,
+ * }} Asking
  */
 
 export class Engine {
@@ -46,7 +49,7 @@ export class Engine {
         : json(200, found);
     } catch (error) {
       if (!(error instanceof InputError)) throw error;
-      return json(error.status, { error: { message: error.message, hint: error.hint } });
+      return problem(error, asking.lang);
     }
   }
 
@@ -188,6 +191,12 @@ class Raw {
 
 /** @param {Partial<import("./attention.js").Edge>} edge */
 const withHead = (edge) => /** @type {import("./attention.js").Edge} */ ({ head: null, ...edge });
+
+/** @param {InputError} error @param {string} [lang] */
+export function problem({ message, hint, status }, lang = "en") {
+  const say = lang === "zh" ? inChinese : String;
+  return json(status, { error: { message: say(message), hint: say(hint) } });
+}
 
 /** @param {number} status @param {unknown} value @returns {Reply} */
 const json = (status, value) => ({

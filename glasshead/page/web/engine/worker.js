@@ -1,18 +1,20 @@
 // The worker of a page that runs its model: one message brings the model, the others ask.
 //
 //   {told, parameters}                     parameters in base64
-//   {number, method, path, body}           a request; {number, leave: true} ends it
+//   {number, method, path, body, lang}     a request; {number, leave: true} ends it
 //
 // Back come {number, status, headers, body}; of a stream first that without a body, then
 // {number, chunk} for each event, and {number, done: true}.
 
+import { InputError } from "./errors.js";
 import { Host } from "./host.js";
-import { Engine } from "./routes.js";
+import { Engine, problem } from "./routes.js";
 
 const TURN = 12; // milliseconds after which others may have theirs
 
 /** @type {Engine | null} */
 let engine = null;
+let fault = "the model did not arrive"; // why there is none
 /** @type {Set<number>} requests that somebody waits for */
 const wanted = new Set();
 const post = (/** @type {object} */ message) => globalThis.postMessage(message);
@@ -38,11 +40,20 @@ function pauses(number) {
 
 addEventListener("message", async ({ data }) => {
   if (data.told) {
-    engine = new Engine(new Host(data.told, fromBase64(data.parameters)));
+    try {
+      engine = new Engine(new Host(data.told, fromBase64(data.parameters)));
+    } catch (error) {
+      fault = String(error.message ?? error); // as of a model that memory does not hold
+    }
     return;
   }
-  const { number, method, path, body: asked, leave } = data;
-  if (leave || !engine) return wanted.delete(number);
+  const { number, method, path, body: asked, leave, lang } = data;
+  if (leave) return wanted.delete(number);
+  if (!engine) {
+    const hint = "try another browser, or glasshead serve";
+    const error = new InputError(`this browser cannot run the model: ${fault}`, { hint });
+    return post({ number, ...problem(error, lang) });
+  }
   wanted.add(number);
   let streams = false;
   /** @param {string} event @param {unknown} told */
@@ -52,7 +63,7 @@ addEventListener("message", async ({ data }) => {
     post({ number, chunk: `event: ${event}\ndata: ${JSON.stringify(told)}\n\n` });
   };
   try {
-    const reply = await engine.ask(method, path, asked, { pause: pauses(number), emit });
+    const reply = await engine.ask(method, path, asked, { pause: pauses(number), emit, lang });
     post(streams ? { number, done: true } : { number, ...reply });
   } catch (error) {
     if (error.name !== "AbortError") {
