@@ -37,6 +37,10 @@ What every head does, with proofs.
 
     glasshead.heads(run, "春江潮水" * 60, tokens=48, draws=2).heads("induction")
 
+Why it gives its answer: what every head adds, and every token that the head looks at.
+
+    glasshead.why(run, "春江潮水连海").attribution.edges[:3]
+
 Models come from the transformers library and go there; its folders also load directly.
 
     glasshead.import_model("models/gpt2", "runs/gpt2")
@@ -76,6 +80,7 @@ if TYPE_CHECKING:
     from glasshead.api.heads import heads
     from glasshead.api.inference import complete, generate, look, translate
     from glasshead.api.train import train
+    from glasshead.api.why import why
     from glasshead.attention import Mask as Mask
     from glasshead.attention import MultiHeadAttention as MultiHeadAttention
     from glasshead.checkpoint import Run as Run
@@ -111,6 +116,7 @@ __all__ = [
     "open_glass",
     "train",
     "translate",
+    "why",
 ]
 
 __version__ = "0.1.0"
@@ -122,6 +128,7 @@ _NAMES = {
     "api.heads": ["heads"],
     "api.inference": ["complete", "generate", "look", "translate"],
     "api.train": ["train"],
+    "api.why": ["why"],
     "attention.mask": ["Mask"],
     "attention.multihead": ["MultiHeadAttention"],
     "checkpoint": ["Run", "export_model", "import_model", "load"],

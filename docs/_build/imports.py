@@ -17,6 +17,7 @@ ORDER = [
     ["text", "attention"],
     ["model", "observe"],
     ["roles"],
+    ["causes"],
     ["checkpoint"],
     ["training", "generation"],
     ["api"],

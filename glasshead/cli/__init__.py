@@ -40,6 +40,7 @@ from glasshead.cli import (
     steps,
     train,
     translate,
+    why,
     world,
 )
 from glasshead.cli.flags import GroupedCommand
@@ -69,6 +70,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "score": score.score,
     "look": look.look,
     "heads": heads.heads,
+    "why": why.why,
     "prune": prune.prune,
     "atlas": atlas.atlas,
     "serve": serve.serve,

@@ -1,5 +1,6 @@
 """A model to measure: one of ours or of `transformers`, with what turns text into its ids."""
 
+import inspect
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,8 +34,13 @@ class Subject:
     before: tuple[int, ...]  # special tokens around a text
     after: tuple[int, ...]
     plain: tuple[int, ...]  # ids of tokens that texts are made of
-    longest: int  # tokens
+    longest: int  # tokens of a sequence of a probe
     tokenizer: Any
+    limit: int | None = None  # tokens that it can read at all, if that is known
+    # ids (B, T) and a row -> logits (B, V); None if `logits` does that without computing others.
+    output_at: Callable[[Tensor, int], Tensor] | None = None
+    softcap: float | None = None  # of logits, behind the output layer
+    factor: float = 1.0  # of logits, before that cap
 
     def logits(self, ids: Tensor, rows: Tensor) -> Tensor:
         """Return the logits (N, V) at rows (B, T) bool; if possible, compute no others."""
@@ -43,6 +49,19 @@ class Subject:
         if isinstance(self.model, Reader):
             return self.model.head(self.model.encoder(ids)[rows])
         return self.output(ids)[rows]
+
+    def logits_at(self, ids: Tensor, row: int) -> Tensor:
+        """Return the logits (B, V) at one row of each text."""
+        if self.output_at is not None:
+            return self.output_at(ids, row)
+        rows = torch.zeros_like(ids, dtype=torch.bool)
+        rows[:, row] = True
+        return self.logits(ids, rows)
+
+    def finish_logits(self, logits: Tensor) -> Tensor:
+        """Apply what the model does with the logits of its output layer."""
+        cap, logits = self.softcap, logits * self.factor
+        return logits if cap is None else cap * torch.tanh(logits / cap)
 
     @property
     def device(self) -> torch.device:
@@ -73,7 +92,8 @@ def subject_of_run(name: str, model: nn.Module, tokenizer: Tokenizer) -> Subject
         output=model if isinstance(model, GPT) else features,
         predicts=isinstance(model, GPT), before=tuple(before), after=tuple(after),
         plain=tuple(i for i in range(tokenizer.vocab_size) if i not in special),
-        longest=min(settings.max_len, LONGEST), tokenizer=tokenizer,
+        longest=min(settings.max_len, LONGEST), tokenizer=tokenizer, limit=settings.max_len,
+        softcap=getattr(settings, "logit_softcap", None),
     )  # fmt: skip
 
 
@@ -93,12 +113,21 @@ def subject_of_transformers(name: str, model: Any, tokenizer: Any) -> Subject:
         made: Tensor = found.logits if predicts or "logits" in found else found.last_hidden_state
         return made
 
+    keeps = predicts and "logits_to_keep" in inspect.signature(model.forward).parameters
+
+    def output_at(ids: Tensor, row: int) -> Tensor:
+        if not keeps:
+            return output(ids)[:, row]
+        rows = torch.tensor([row], device=ids.device)
+        made: Tensor = model(input_ids=ids, logits_to_keep=rows, **options).logits[:, 0]
+        return made
+
     whole = tokenizer("a")["input_ids"]
     bare = tokenizer("a", add_special_tokens=False)["input_ids"]
     at = next(i for i in range(len(whole)) if whole[i : i + len(bare)] == bare)
     special = set(tokenizer.all_special_ids)
     sizes = (getattr(config, n, None) for n in ("max_position_embeddings", "n_positions"))
-    longest = next((n for n in sizes if isinstance(n, int) and n > 0), LONGEST)
+    limit = next((n for n in sizes if isinstance(n, int) and n > 0), None)
     return Subject(
         name, model.eval(),
         encode=lambda text: tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"],
@@ -106,8 +135,16 @@ def subject_of_transformers(name: str, model: Any, tokenizer: Any) -> Subject:
         output=output, predicts=predicts,
         before=tuple(whole[:at]), after=tuple(whole[at + len(bare) :]),
         plain=tuple(i for i in range(len(tokenizer)) if i not in special),
-        longest=min(longest, LONGEST), tokenizer=tokenizer,
+        longest=min(limit or LONGEST, LONGEST), tokenizer=tokenizer, limit=limit,
+        output_at=output_at, factor=_factor(config),
+        softcap=getattr(config, "final_logit_softcapping", None),
     )  # fmt: skip
+
+
+def _factor(config: Any) -> float:
+    """Return what a model of transformers multiplies its logits with."""
+    times, over = getattr(config, "logit_scale", None), getattr(config, "logits_scaling", None)
+    return (times if isinstance(times, float) else 1.0) / (over or 1.0)
 
 
 def is_separator(token: Token) -> bool:
