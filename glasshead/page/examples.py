@@ -100,19 +100,26 @@ def _stories(lang: str) -> Iterator[dict[str, Any]]:
     """The README's story, first without what stands between, each with both endings."""
     whole = World.seed_story()
     short = replace(whole, manner=None, forgotten=None, topic=False)
-    others = [other for other in PAGE_LANGUAGES if other != lang]
     for story in (short, short.flip(), whole, whole.flip()):
         text, pin = story.text(lang), last_pronoun(story, lang)
         yield {
             "text": text,
             "pin": pin,
             "ending": text[text.rindex(pin) + len(pin) :].strip(" .。"),
-            "gloss": {other: story.text(other) for other in others},
-            "names": {
-                getattr(noun, lang): {other: getattr(noun, other) for other in others}
-                for noun in (story.actor, story.thing)
-            },
+            **_gloss(story, lang),
         }
+
+
+def _gloss(story: Story, lang: str) -> dict[str, Any]:
+    """The story and its nouns in the page's other languages."""
+    others = [other for other in PAGE_LANGUAGES if other != lang]
+    return {
+        "gloss": {other: story.text(other) for other in others},
+        "names": {
+            getattr(noun, lang): {other: getattr(noun, other) for other in others}
+            for noun in (story.actor, story.thing)
+        },
+    }
 
 
 def _tokens_per_byte(run: Run, text: str) -> float | None:
@@ -172,6 +179,7 @@ def describe_story(story: Story, source: str, target: str) -> dict[str, Any]:
         "referent": last.referent_index,
         "wanted": story.text(target),
         "wanted_pronoun": last_pronoun(story, target),
+        **_gloss(story, source),
     }
 
 

@@ -64,15 +64,22 @@ class Context:
             self.listener.say(line)
 
 
+USUAL = 50  # bytes of an excerpt: a sentence with enough words to look at
+
+
 def split_excerpts(text: str, n: int = 4) -> list[str]:
-    """Return the first whole lines or sentences of a text that fit on a line of a page.
+    """Return whole lines or sentences of a text that fit on a line of a page, in its order.
+
+    Those of the usual length come before single words and long lines.
 
     >>> split_excerpts("orn off. To be, or not to be? That is the question.\\nShort\\n江天一色。")
     ['To be, or not to be?', 'That is the question.', '江天一色。']
     """
     pieces = re.split(r"(?<=[.!?])\s+|(?<=[。！？])|\n+", text)[1:]
     found = dict.fromkeys(piece.strip() for piece in pieces)
-    return [one for one in found if "\ufffd" not in one and 10 <= len(one.encode()) <= 120][:n]
+    fitting = [one for one in found if "\ufffd" not in one and 10 <= len(one.encode()) <= 120]
+    usual = sorted(fitting, key=lambda one: abs(len(one.encode()) - USUAL))[:n]
+    return sorted(usual, key=fitting.index)
 
 
 class Dataset(ABC):

@@ -20,6 +20,8 @@ export function h(tag, props = {}, ...children) {
     else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else if (name === "value" || name === "checked" || name === "disabled" || name === "hidden")
       node[name] = value;
+    else if (name === "title" || name === "aria-label")
+      node.setAttribute(name, showDirections(String(value)));
     else node.setAttribute(name, value === true ? "" : value);
   }
   node.append(...there(children));

@@ -246,7 +246,7 @@ function tabs(view) {
         id: `tab-${one.id}`, type: "button", role: "tab",
         "aria-selected": one === view ? "true" : "false", "aria-controls": "view",
         tabindex: one === view ? 0 : -1, "aria-disabled": possible ? null : "true",
-        title: possible ? null : t("shell.nothing fits"), onclick: () => possible && go(one),
+        title: possible ? null : t("shell.nothing fits"), onclick: () => go(one),
       },
       one.title(),
     );
@@ -262,11 +262,9 @@ function tabs(view) {
  */
 function go(view) {
   const { entry } = chosen();
-  if (view === runs || (entry && entry.kind !== "broken" && view.fits(entry))) {
-    return state.set({ view: view.id }, { push: true });
-  }
   const other = entries.find((one) => one.kind !== "broken" && view.fits(one));
-  if (!other) return;
+  const fits = view === runs || (entry && entry.kind !== "broken" && view.fits(entry));
+  if (fits || !other) return state.set({ view: view.id }, { push: true }); // or what it needs
   toast(t("shell.switched", { model: other.name, view: view.title() }));
   state.set(
     { view: view.id, model: other.id, text: null, layer: null, head: null, query: null },
@@ -330,8 +328,19 @@ function misfit(view, entry) {
             .slice(0, 6)
             .map((one) => h("button", { type: "button", onclick: go(one) }, one.name)),
         )
-      : h("p", { class: "quiet" }, t("shell.nothing fits")),
+      : [h("p", { class: "quiet" }, t("shell.nothing fits")), howToTrain(view)],
   );
+}
+
+/** How to get a model for a view that none here is made for.
+ * @param {View} view
+ */
+function howToTrain(view) {
+  const what = { write: "book.txt", translate: "--pairs pairs.tsv" }[view.id];
+  return what && [
+    h("p", {}, t(`shell.train.${view.id}`)),
+    h("pre", {}, `glasshead train ${what} --out runs/mine\nglasshead serve runs`),
+  ];
 }
 
 /** @param {Failure} error */

@@ -50,7 +50,7 @@ function asked({ data, pin, rows, cols, layer, same, dir }) {
 }
 
 /** @param {(string | null)[]} said */
-const sentences = (said) => said.filter(Boolean).join(language() === "zh" ? "" : " ");
+export const sentences = (said) => said.filter(Boolean).join(language() === "zh" ? "" : " ");
 
 /** One sentence on what is seen: with figures, and only where they deserve it.
  * @param {Book} book
@@ -133,7 +133,8 @@ export function answerPanel({ set, take, everywhere }) {
   /** @param {Likely[]} words */
   function runnerUp(words) {
     const second = [...words].sort((a, b) => b.before - a.before)[1];
-    const told = { word: second?.text.trim() ?? "", weight: percent(second?.before ?? 0) };
+    const text = second?.text ?? "";
+    const told = { word: text.trim() || text, weight: percent(second?.before ?? 0) };
     return second && h("p", { class: "quiet small" }, t("look.answer.second", told));
   }
 

@@ -2,8 +2,10 @@
 
 import { colours } from "../scale.js";
 import { language, percent, t } from "../words.js";
-import { aboutOf, captionOf } from "./look_answer.js";
-import { arranged, paintLines } from "./look_lines.js";
+import { aboutOf, captionOf, sentences } from "./look_answer.js";
+import { arcsOf } from "./look_arcs.js";
+import { cutsOf } from "./look_cut.js";
+import { arranged, curveOf, paintLines } from "./look_lines.js";
 import { likeliest } from "./look_prediction.js";
 import { nameOf, sameHead } from "./look_strips.js";
 
@@ -26,6 +28,7 @@ export function paintCard(on, book, look, question) {
   const high = lines.height + 26;
   const y = PICTURE.top + Math.max(0, (PICTURE.bottom - PICTURE.top - high) / 2);
   on.clip(0, PICTURE.top - 20, WIDE, PICTURE.bottom - PICTURE.top + 20, () => {
+    severed(on, book, lines, SIDE, y);
     paintLines(on, lines, look, SIDE, y);
     const gloss = book.story?.gloss[language()];
     if (gloss)
@@ -53,6 +56,55 @@ export function paintCard(on, book, look, question) {
   });
 }
 
+/** The looks that were cut: broken lines, under the words.
+ * @param {Painter} on
+ * @param {Book} book
+ * @param {import("./look_lines.js").Lines} lines
+ * @param {number} x
+ * @param {number} y
+ */
+function severed(on, book, lines, x, y) {
+  const { accent, panel } = colours();
+  for (const { at, cut } of arcsOf(book)) {
+    if (!cut) continue;
+    const from = lines.boxes.rows[book.pin.row ?? 0];
+    const to = lines.boxes.cols[at];
+    const c = curveOf(from, to, lines.same, lines.air).map((v, i) => v + (i % 2 ? y : x));
+    on.curve(c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], {
+      stroke: accent, width: 2, alpha: 0.7,
+    });
+    const [mx, my] = [0, 1].map((i) => (c[i] + 3 * c[i + 2] + 3 * c[i + 4] + c[i + 6]) / 8);
+    on.rect(mx - 15, my - 12, 30, 24, { fill: panel });
+    for (const s of [-1, 1])
+      on.line(mx - 6, my - 6 * s, mx + 6, my + 6 * s, { stroke: accent, width: 2.5 });
+  }
+}
+
+/** Which look was cut, and where: null where that takes more than a sentence.
+ * @param {Book} book
+ */
+function cutOf(book) {
+  const { heads, edges } = cutsOf(book.cut);
+  const { pin, rows, cols, layers } = book;
+  const from = rows[pin.row ?? 0];
+  const keys = new Set(edges.map((edge) => edge.key));
+  if (heads.length || keys.size !== 1 || edges.some((edge) => edge.query !== from.start))
+    return null;
+  const to = cols.find((word) => word.start === edges[0].key);
+  const n = edges.reduce((sum, edge) => {
+    const all = book.data.layers.find((one) => one.index === edge.layer)?.heads ?? 1;
+    return sum + (edge.head === null ? all : 1);
+  }, 0);
+  const [{ layer, head }] = edges;
+  const where =
+    n >= layers.reduce((sum, one) => sum + one.heads, 0)
+      ? t("look.card.all")
+      : n === 1
+        ? t("look.card.one", { head: `${layers.find((one) => one.index === layer)?.name}:${head}` })
+        : t("look.card.some", { n });
+  return to && { from: from.text, to: to.text, where };
+}
+
 /** What is seen on the card: which word is looked at how much, and what the answer needs.
  * @param {Book} book
  */
@@ -65,10 +117,12 @@ function sentence(book) {
     weight: percent(one.most),
   });
   const { first, then } = prediction ? likeliest(prediction.words) : { first: null, then: null };
-  if (!first || !then) return `${looked} ${t("look.card.means")}`;
+  if (!first || !then) return sentences([looked, t("look.card.means")]);
   const words = { before: first.text.trim(), after: then.text.trim() };
   const key = first.id === then.id ? "look.card.still" : "look.card.changed";
-  return `${t(key, words)} ${looked}`;
+  const cut = cutOf(book);
+  if (!cut) return sentences([t(`${key}.some`, words), looked]);
+  return sentences([t(key, { ...words, ...cut }), t("look.card.means")]);
 }
 
 /** What the model says, and after a cut what it says then.

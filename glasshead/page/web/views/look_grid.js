@@ -3,12 +3,28 @@
 import { fill, h, segmented, select, tip } from "../dom.js";
 import { pen } from "../paint.js";
 import { Scale } from "../scale.js";
-import { language, t, three } from "../words.js";
+import { language, percent, t, three } from "../words.js";
 import { statisticName } from "./statistic_names.js";
 
 /** @import { Book } from "./look.js" */
-/** @import { Layer } from "./look_text.js" */
+/** @import { Layer, Role } from "./look_text.js" */
 /** @typedef {{layer: Layer, head: number, value: number | null}} Cell */
+
+const SPREAD = new Set(["sharpest", "broadest"]); // roles by how widely a head looks
+
+/** How much of its role a head has: its mean weight, or how widely it looks.
+ * @param {Role} one
+ * @param {boolean} [long] in a sentence
+ */
+function figureOf({ role, value, uniform }, long) {
+  if (SPREAD.has(role))
+    return long ? t("look.telling.spread", { value: three(value) }) : three(value);
+  const share = percent(value);
+  if (!long) return share;
+  return uniform === null
+    ? t("look.telling.mean", { value: share })
+    : t("look.telling.chance", { value: share, uniform: percent(uniform) });
+}
 
 /** @param {{set: (patch: Patch) => void}} of */
 export function gridCard({ set }) {
@@ -142,7 +158,9 @@ export function gridCard({ set }) {
     const stands = book.data.telling;
     fill(
       telling,
-      stands.length > 0 && h("h3", { class: "eyebrow" }, t("look.telling")),
+      h("h3", { class: "eyebrow" }, t("look.telling")),
+      stands.every((one) => SPREAD.has(one.role)) &&
+        h("p", { class: "quiet small" }, t("look.telling.none")),
       h(
         "div",
         { class: "row" },
@@ -154,6 +172,7 @@ export function gridCard({ set }) {
             {
               type: "button",
               class: "chip",
+              title: figureOf(one, true),
               onclick: () =>
                 set({
                   layer: one.layer,
@@ -163,6 +182,7 @@ export function gridCard({ set }) {
             },
             one.label[language()],
             h("b", { class: "number" }, `${layer.name}:${one.head}`),
+            h("span", { class: "number" }, figureOf(one)),
           );
         }),
       ),

@@ -254,7 +254,7 @@ export function headCard({ set, pick, cut, back, answer }) {
     const clientX = corner.left + matrix.left + (c + 1) * matrix.cell;
     const clientY = corner.top + matrix.top + (r + 1) * matrix.cell;
     point({ r, c }, { clientX, clientY });
-    live.textContent = told(r, c);
+    fill(live, told(r, c));
   });
 
   /** @param {{r: number, c: number} | null} cell @param {Spot} [spot] */
@@ -312,7 +312,7 @@ export function headCard({ set, pick, cut, back, answer }) {
     const focus = look.row ?? look.col;
     about.textContent = aboutOf(book);
     fill(title, questionOf(book));
-    caption.textContent = captionOf(book);
+    fill(caption, captionOf(book));
     const pinned =
       book.pin.row !== null
         ? book.rows[book.pin.row]

@@ -47,10 +47,11 @@ export function unreadableCard(error, { bar, now }) {
   const offered = texts.map((one) => one.text).join("\n");
   const inTexts = known.filter((word) => word.length > 1 && offered.includes(word));
   const names = [...new Set([...inTexts, ...known.filter((word) => /\p{L}/u.test(word))])];
+  const characters = known.every((one) => [...one].length === 1);
   const list = names.slice(0, NAMED).join(language() === "zh" ? "、" : ", ");
   return h("div", { class: "unreadable" },
     problem(error, t),
-    h("h2", {}, t("look.knows", { n: count(known.length) })),
+    h("h2", {}, t(`look.knows.${characters ? "characters" : "words"}`, { n: count(known.length) })),
     h("p", { class: "quiet" }, list, names.length > NAMED ? " …" : ""),
     h("h2", {}, t("look.knows.try")),
     h("div", { class: "offers" }, texts.slice(0, OFFERED).map((one) =>

@@ -38,7 +38,7 @@ export function rankCard({ set }) {
     const ranked = book.to;
     node.hidden = !ranked;
     if (!ranked) return;
-    title.textContent = t("look.rank.to", { word: book.cols[ranked.word].text });
+    fill(title, t("look.rank.to", { word: book.cols[ranked.word].text }));
     // After the last word of a text that is read in order there is none that could.
     const nobody = !ranked.heads.some((one) => one.most > 0);
     hint.textContent = t(nobody ? "look.rank.to.nobody" : "look.rank.to.hint");

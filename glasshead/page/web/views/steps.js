@@ -8,7 +8,7 @@ import { colours } from "../scale.js";
 import { percent, t, three } from "../words.js";
 import { Answers, counted, textBar } from "./look_text.js";
 import { drawTable, drawVerdict } from "./steps_summary.js";
-import { computed, paintSteps, placed } from "./steps_table.js";
+import { askedBy, computed, paintSteps, placed } from "./steps_table.js";
 import "./steps_words.js";
 
 styles("views/look.css");
@@ -203,7 +203,7 @@ function mount(root, { entry, state, api }) {
     mask.value = options.mask;
     heat.value = Number(now.heat ?? 0) || 0;
     reset.hidden = !changed;
-    lead.textContent = t("steps.lead", { word: found.queries[query] });
+    fill(lead, t("steps.lead", { word: askedBy(found) }));
     if (sheet.parentNode !== body) fill(body, sheet);
     drawVerdict(verdict, book);
     drawTable(said, book);
@@ -303,7 +303,7 @@ function mount(root, { entry, state, api }) {
       on.size(place.width + 48, place.height + 8, colours().panel);
       paintSteps(on, place, book, 24, 4);
       return {
-        title: `${t("steps.title")} · ${book.found.queries[book.query]}`,
+        title: `${t("steps.title")} · ${askedBy(book.found)}`,
         about: [
           `${t("steps.layer")} ${book.layer.name}`,
           `${t("steps.head")} ${book.head}`,

@@ -3,7 +3,7 @@
 
 import { fill, h } from "../dom.js";
 import { percent, t, three } from "../words.js";
-import { entropy } from "./steps_table.js";
+import { askedBy, entropy } from "./steps_table.js";
 
 /** @param {HTMLElement} node @param {import("./steps_table.js").Shown} shown */
 export function drawVerdict(node, { found, now, model, options, changed }) {
@@ -15,7 +15,7 @@ export function drawVerdict(node, { found, now, model, options, changed }) {
     said.push(t("steps.off.scale", { d: found.d, times }));
   }
   if (options.mask !== "model")
-    said.push(t(`steps.off.${options.mask}`, { word: found.queries[found.query] }));
+    said.push(t(`steps.off.${options.mask}`, { word: askedBy(found) }));
   if (options.temperature !== 1) {
     const way = options.temperature > 1 ? "hot" : "cold";
     said.push(t(`steps.off.${way}`, { t: options.temperature.toFixed(2) }));

@@ -84,6 +84,11 @@ export function placed(found, width) {
   return { columns, width: wide, height: TOP + ROW * found.keys.length + 70, row: ROW, top: TOP };
 }
 
+/** The word that asks, as it is named in a sentence.
+ * @param {Found} found
+ */
+export const askedBy = ({ queries, query }) => queries[query].trim() || queries[query];
+
 /** @param {Painter} painter @param {ReturnType<typeof placed>} place @param {Shown} shown */
 export function paintSteps(painter, place, shown, x0 = 0, y0 = 0) {
   const { found, now, model, options, changed, hover = null } = shown;
@@ -92,9 +97,8 @@ export function paintSteps(painter, place, shown, x0 = 0, y0 = 0) {
   const [word, k, products, scaled, masked, weights, v] = columns;
   /** @param {number} i */
   const y = (i) => y0 + TOP + i * ROW;
-  const query = found.queries[found.query];
   heads(painter, [products, scaled, masked, weights, v], found, options, y0, paint);
-  painter.text(k.x, y0 + 60, t("steps.q", { word: query }), {
+  painter.text(k.x, y0 + 60, t("steps.q", { word: askedBy(found) }), {
     size: 12, fill: paint.accent, weight: 600, max: k.w,
   });
   strip(painter, k.x, y0 + 68, k.w, 20, found.q, most([found.q]));
@@ -158,7 +162,7 @@ export function paintSteps(painter, place, shown, x0 = 0, y0 = 0) {
   });
   const bottom = y(found.keys.length);
   painter.line(x0, bottom + 8, x0 + place.width, bottom + 8, { stroke: paint.line });
-  const told = found.v ? t("steps.sum", { word: query }) : t("steps.no values");
+  const told = found.v ? t("steps.sum", { word: askedBy(found) }) : t("steps.no values");
   painter.text(v.x - 14, bottom + 34, told, {
     size: 14, align: "right", baseline: "middle", fill: paint.ink, weight: 600,
   });

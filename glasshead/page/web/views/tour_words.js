@@ -90,9 +90,8 @@ add({
     "tour.long": "A long text",
     "tour.long.why": "The whole map of every head, to pan and zoom",
     "tour.long.1":
-      "A longer text: each token looks at tokens, which makes a map with millions of weights " +
-      "when " +
-      "there are thousands. The Atlas shows all of them, and exactly.",
+      "A longer text. Each token may look at others: a thousand tokens make a map of a million " +
+      "weights for each head. The Atlas shows all of them, exactly.",
     "tour.long.2":
       "Rows look, columns are looked at. Drag the map, or turn the wheel to go nearer: from " +
       "afar a " +
@@ -161,7 +160,8 @@ add({
     "tour.long": "一篇长文",
     "tour.long.why": "每个头的整张图，可以拖动和缩放",
     "tour.long.1":
-      "文字长了，每个词元都在看别的词元：几千个词元就有几百万个权重。图集把它们全部画出来，一个不差。",
+      "文字长了。每个词元都可以看别的词元：一千个词元，每个头就有一百万个权重。" +
+      "图集把它们全部画出来，一个不差。",
     "tour.long.2": "行在看，列被看。拖动地图，滚动滚轮靠近；离远了，一格表示其中最大的权重。",
     "tour.long.3": "靠近、离远、回到对角线，或看整张图。",
     "tour.long.4": "旁边的文字跟着地图走：上面是谁在看，下面是在看什么。",

@@ -4,10 +4,10 @@ import * as api from "../api.js";
 import { fill, h, offer, problem, segmented, select, styles } from "../dom.js";
 import { keepDraft } from "../drafts.js";
 import * as state from "../state.js";
-import { t } from "../words.js";
+import { language, t } from "../words.js";
 import { attentionCard } from "./translate_attention.js";
 import { index } from "./translate_heads.js";
-import { pronoun, stories } from "./translate_stories.js";
+import { meaning, pronoun, stories } from "./translate_stories.js";
 import "./translate_words.js";
 
 /** @type {Translation} */
@@ -71,6 +71,7 @@ function mount(root, { entry, kept }) {
     n: number("n", ["1", "2", "4", "8"]),
     alpha: number("alpha", ["0", "0.3", "0.6", "1"]),
   };
+  const gloss = h("p", { class: "quiet small gloss", hidden: true });
   const form = h("form", {
     class: "card translate-source",
     /** @param {Event} event */
@@ -82,6 +83,7 @@ function mount(root, { entry, kept }) {
   fill(
     form,
     text,
+    gloss,
     h("div", { class: "row" }, go, controls.beam, controls.n, controls.alpha),
     examples.node,
   );
@@ -131,6 +133,7 @@ function mount(root, { entry, kept }) {
       looked = "";
       said = value;
       examples.mark(value);
+      showGloss();
       showResult();
       if (found.parts.length) await see();
       else card.hide();
@@ -146,6 +149,13 @@ function mount(root, { entry, kept }) {
 
   const part = () => found.parts[index(state.get().part, found.parts.length) ?? 0];
   const candidate = () => part().candidates[index(state.get().best, part().candidates.length) ?? 0];
+
+  /** The story in the reader's language. */
+  function showGloss() {
+    const told = examples.of(said)?.one.gloss[language()];
+    gloss.hidden = !told;
+    gloss.textContent = told ?? "";
+  }
 
   function showResult() {
     if (!found.parts.length)
@@ -202,7 +212,7 @@ function mount(root, { entry, kept }) {
     const { one } = story;
     const at = looks[0] && looked === key() ? pronoun(looks[0].target, story) : null;
     const words = {
-      pronoun: one.pronoun, word: one.stands_for, wanted: one.wanted_pronoun,
+      pronoun: one.pronoun, word: meaning(one), wanted: one.wanted_pronoun,
       said: at === null ? "–" : looks[0].target[at],
     };
     const right = words.said === words.wanted;

@@ -230,7 +230,7 @@ export function attentionCard() {
       painter.size(size.w, size.h, colours().panel);
       boxes.matrix = drawMatrix(painter, one, { ...options, w }).boxes;
     }
-    caption.textContent = captioned();
+    fill(caption, captioned());
     const at = over ?? pin();
     fill(told, at ? sentence(one, at) : "\u00a0");
     fill(

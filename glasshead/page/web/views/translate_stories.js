@@ -2,7 +2,7 @@
 
 import * as api from "../api.js";
 import { fill, h, problem } from "../dom.js";
-import { t } from "../words.js";
+import { language, t } from "../words.js";
 
 /**
  * @typedef {object} Story
@@ -13,6 +13,8 @@ import { t } from "../words.js";
  * @property {string} stands_for
  * @property {string} wanted the right translation
  * @property {string} wanted_pronoun
+ * @property {Record<string, string>} gloss the text in other languages of the page
+ * @property {Record<string, Record<string, string>>} names its nouns in them
  *
  * @typedef {{one: Story, both: Story[], langs: [source: string, target: string]}} KnownStory
  */
@@ -25,6 +27,14 @@ export function pronoun(target, { both }) {
   const known = new Set(both.map((one) => one.wanted_pronoun));
   const at = target.findLastIndex((word) => known.has(word));
   return at < 0 ? null : at;
+}
+
+/** What the pronoun stands for, also in the reader's language.
+ * @param {Story} one
+ */
+export function meaning({ stands_for, names }) {
+  const gloss = names[stands_for]?.[language()];
+  return gloss ? t("translate.gloss", { word: stands_for, gloss }) : stands_for;
 }
 
 /** @param {Entry} entry @param {(story: Story) => void} onpick */
@@ -83,7 +93,7 @@ export function stories(entry, onpick) {
                 title: one.text,
                 onclick: () => onpick(one),
               },
-              t("translate.variant", { pronoun: one.pronoun, word: one.stands_for }),
+              t("translate.variant", { pronoun: one.pronoun, word: meaning(one) }),
             ),
           ),
         ),
