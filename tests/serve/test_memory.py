@@ -1,8 +1,11 @@
 """Memory of a server as the system counts it: what it says it holds is what it holds."""
 
 import asyncio
+import json
 import os
 import re
+import shutil
+import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +19,7 @@ from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.serve import memory
 from glasshead.text.tokenizer import ByteTokenizer
 
+from .byte_gpt import byte_gpt
 from .conftest import HUNG, awaited, until
 from .test_restart import Process
 
@@ -47,6 +51,41 @@ def test_texts_take_no_more_memory_than_the_server_says(tmp_path, limit):
         server.process.kill()
         server.process.wait(HUNG)
         server.process.stdout.close()
+
+
+MEASURED = """
+import resource, sys
+from glasshead.checkpoint import load
+from glasshead.errors import GlassheadError
+from glasshead.model import gpt
+load(sys.argv[1])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    load(sys.argv[2])
+except GlassheadError as error:
+    print(error)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.deep
+@pytest.mark.skipif(sys.platform == "win32", reason="counts memory with resource")
+@pytest.mark.parametrize("setting", ["d_ff", "d_head"])
+def test_a_config_is_compared_with_its_file_before_anything_is_allocated(tmp_path, setting):
+    """A d_ff of 2^19 in a run of 3 MB took 2 GB."""
+    whole = byte_gpt(tmp_path / "whole")
+    made_up = shutil.copytree(whole, tmp_path / "made-up")
+    (made_up / "checksums.json").unlink()
+    config = json.loads((made_up / "config.json").read_text("utf-8"))
+    config["model"][setting] = 2**19
+    (made_up / "config.json").write_text(json.dumps(config), "utf-8")
+    command = [sys.executable, "-c", MEASURED, str(whole), str(made_up)]
+    said, grown = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=HUNG
+    ).stdout.splitlines()
+    assert "config.json makes it" in said
+    unit = 1 if sys.platform == "darwin" else 1024
+    assert int(grown) * unit < 100 * MB
 
 
 def resident(pid: int) -> int:

@@ -245,7 +245,7 @@ function tabs(view) {
       {
         id: `tab-${one.id}`, type: "button", role: "tab",
         "aria-selected": one === view ? "true" : "false", "aria-controls": "view",
-        tabindex: one === view ? 0 : -1, "aria-disabled": possible ? null : "true",
+        tabindex: one === view ? 0 : -1, class: possible ? null : "unfit",
         title: possible ? null : t("shell.nothing fits"), onclick: () => go(one),
       },
       one.title(),

@@ -98,9 +98,8 @@ export function tokenPaper(onselect) {
   /** @param {Unit} unit */
   function draw(unit) {
     const first = tokens[unit.from];
-    unit.node.textContent = unit.text
-      ? showDirections(unit.text).replaceAll("\n", "↵\n")
-      : "·";
+    const word = showDirections(unit.text);
+    unit.node.textContent = word ? word.replaceAll("\n", "↵\n") : "·";
     unit.node.classList.toggle("given", first.how === "given");
     unit.node.classList.toggle("chosen-by-hand", first.how === "chosen");
     unit.node.classList.toggle("special", Boolean(first.special));
@@ -108,7 +107,7 @@ export function tokenPaper(onselect) {
     const told = surprise(unit);
     unit.node.setAttribute(
       "aria-label",
-      t("write.token.said", { word: unit.text, bits: told === null ? "–" : told.toFixed(1) }),
+      t("write.token.said", { word, bits: told === null ? "–" : told.toFixed(1) }),
     );
     unit.node.title = told === null ? "" : t("write.bits", { bits: told.toFixed(1) });
   }
