@@ -114,25 +114,30 @@ assert right[0, 0].tolist() == [[0, 1], [4, 5], [8, 9]]
 assert wrong[0, 0].tolist() == [[0, 1], [2, 3], [4, 5]]
 
 # zh:
-# ## 不花钱
+# ## 参数不多一个
 #
 # 宽 64 的注意力，切成 1、2、4、8 个头，参数一个不多、一个不少：都是 16,448 个。头多了，每个头就窄
-# 了，乘法的总数也不变。
+# 了，乘法的总数也不变。可也不是白来的：每个头有自己的一张图，8 个头就要算 8 倍的权重，每个都要过
+# softmax。词一多，花时间和内存的正是这些图。
 #
 # 切不尽就不行：8 个数分给 3 个头，每个头该有几个？没有办法，只能报错。
 # en:
-# ## It costs nothing
+# ## It costs no parameters
 #
 # Attention of width 64, cut into 1, 2, 4 or 8 heads, has the same number of parameters: 16,448.
-# With more heads each is narrower, so there are no more multiplications either.
+# With more heads each is narrower, so there are no more multiplications either. But it is not free:
+# each head has a map of its own, so 8 heads compute 8 times as many weights, each of which goes
+# through softmax. With many words, these maps are what takes time and memory.
 #
 # The width must be divisible by the number of heads: 8 numbers for 3 heads is an error.
 
 for n in (1, 2, 4, 8):
     parameters = MultiHeadAttention(64, n).parameters()
     total = sum(p.numel() for p in parameters)
-    print(n, "heads:", f"{total:,}")
+    weights = MultiHeadAttention(64, n)(torch.zeros(1, 10, 64), weights=True).weights
+    print(n, "heads:", f"{total:,} parameters, {weights.numel()} weights for 10 words")
     assert total == 16_448
+    assert weights.numel() == n * 10 * 10
 try:
     MultiHeadAttention(d_model=8, n_heads=3)
 except ConfigError as error:

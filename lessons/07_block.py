@@ -225,15 +225,21 @@ if chosen == [7, 9]:
     assert loss[9] < loss[7]
 
 # zh:
-# 没有残差的三层，比没有注意力的那张表还差：不是注意力没用，是信号到不了。加上残差，马上反超。
+# 没有残差的三层，比没有注意力的那张表还差；加上残差，马上反超。这不是说没有残差就学不会：阶梯各级
+# 用同一个学习率 0.01，对没有残差的三层太大了。换成 0.003，练 2,000 步，它是 1.13，第 1 级是 1.36，反
+# 倒赢了。残差让训练不那么**挑学习率**，也快得多；层数再多，才是信号真的到不了（上面量过 24 层）。
 #
 # ## 试一试
 #
 # 把 `chosen = [1, 6, 7]` 改成 `chosen = [7, 9]`，再往上爬两级：输出投影和四倍宽的前馈，然后是归一
 # 化。第 9 级的数比第 7 级更小。
 # en:
-# Three layers without residuals are worse than the table that has no attention: attention is not
-# useless, but the signal does not get through. With residuals they overtake it at once.
+# Three layers without residuals are worse than the table that has no attention; with residuals they
+# overtake it at once. That does not mean that they cannot learn without: all rungs have the same
+# learning rate, 0.01, which is too high for three layers without residuals. With 0.003 and 2,000
+# steps they reach 1.13, better than rung 1 with its 1.36. Residuals make training less **sensitive
+# to the rate**, and much faster. With many more layers the signal really is lost, as measured above
+# with 24.
 #
 # ## Try it
 #

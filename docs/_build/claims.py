@@ -1,4 +1,4 @@
-"""Judge the evidence in docs/claims.json again, and write it, claims.md and the figures anew.
+"""Judge the evidence in docs/claims.json again, and write it, the pages and the figures anew.
 
     python -m docs._build.claims
 

@@ -13,7 +13,6 @@ from mkdocs.plugins import event_priority
 
 from docs._build import command_line, front_page, lesson_pages, python_api
 from docs._build.imports import PACKAGE
-from docs._build.markdown import by_language
 from glasshead.lab.lessons import lessons
 
 TOGETHER = TemporaryDirectory(prefix="glasshead-docs-")  # gone when this process ends
@@ -45,10 +44,6 @@ def together(docs: str, run_lessons: bool, readers: Path | None) -> Path:
         path = folder / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    if (folder / "claims.md").exists():
-        english, chinese = by_language((folder / "claims.md").read_text(encoding="utf-8"))
-        (folder / "claims.md").write_text(english, encoding="utf-8")
-        (folder / "claims.zh.md").write_text(chinese, encoding="utf-8")
     return folder
 
 

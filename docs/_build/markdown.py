@@ -27,17 +27,6 @@ def _outside_code(text: str, old: str, new: str) -> str:
     return "".join(p if p.startswith("`") else p.replace(old, new) for p in pieces)
 
 
-def by_language(page: str) -> tuple[str, str]:
-    """The halves of a page that is written in English, then in Chinese, as docs/claims.md is.
-
-    >>> by_language('<a id="en"></a>\\n# One\\n<a id="zh"></a>\\n# 一\\n')
-    ('# One\\n', '# 一\\n')
-    """
-    bare = page.replace("[中文](#zh)\n", "").replace("[English](#en)\n", "")
-    english, _, chinese = bare.partition('<a id="zh"></a>')
-    return english.partition('<a id="en"></a>')[2].lstrip(), chinese.lstrip()
-
-
 def from_docstring(text: str) -> str:
     """Examples, arguments and indented blocks become what Markdown has for them.
 

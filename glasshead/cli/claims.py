@@ -60,6 +60,13 @@ def claims(
     seeds: Annotated[
         int | None, option("--seeds", "N", "Seeds of each [default: 3 when quick, else 5]", min=2)
     ] = None,
+    seed_list: Annotated[
+        str | None, option("--seed-list", "N,N,...", "The seeds themselves, instead of --seeds.")
+    ] = None,
+    search_seed_list: Annotated[
+        str | None,
+        option("--search-seed-list", "N,...", "Seeds with which learning rates are chosen."),
+    ] = None,
     jobs: Annotated[
         int | None, option("--jobs", "N", "How many in parallel [default: as many as cores]", min=1)
     ] = None,
@@ -72,7 +79,7 @@ def claims(
     ] = None,
     docs: Annotated[
         Path | None,
-        option("--docs", "DIR", "report: write claims.md and its figures there instead."),
+        option("--docs", "DIR", "report: write claims.md, a page for each, and figures there."),
     ] = None,
     ladder: Annotated[
         Path, option("--ladder", "DIR", "report: the ladder's results, if there are any.")
@@ -90,6 +97,7 @@ def claims(
       glasshead claims --quick
       glasshead claims 5 16
       glasshead claims all --jobs 2
+      glasshead claims 2 --seed-list 21,22,23
       glasshead claims report -o report.html
 
     A claim is measured again when its code has changed, or with --again. --quick takes some four
@@ -107,7 +115,11 @@ def claims(
         else:
             from glasshead.lab.claims.running import ClaimsPlan
 
-            plan = ClaimsPlan(out, quick, seeds, jobs or count_cores(), again)
+            plan = ClaimsPlan(
+                out, quick, seeds, jobs or count_cores(), again,
+                _parse_seeds("--seed-list", seed_list, 2),
+                _parse_seeds("--search-seed-list", search_seed_list, 1),
+            )  # fmt: skip
             _measure(_parse_numbers(words), plan, spoken)
 
 
@@ -132,6 +144,23 @@ def _parse_numbers(words: list[str]) -> list[int]:
                 f"there is no claim '{word}'", hint=f"did you mean '{near}'?" if near else usual
             )
     return sorted({int(word) for word in words})
+
+
+def _parse_seeds(flag: str, text: str | None, least: int) -> tuple[int, ...]:
+    from glasshead.errors import InputError
+
+    if text is None:
+        return ()
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        raise InputError(f"{flag} '{text}' is not a list of seeds", hint="as in 11,12,13")
+    seeds = tuple(dict.fromkeys(map(int, parts)))
+    if len(seeds) < least:
+        raise InputError(
+            f"{flag} '{text}' has {len(seeds)} different seeds, but {least} are needed",
+            hint="as in 11,12,13",
+        )
+    return seeds
 
 
 def _list(out: Path, lang: str) -> None:

@@ -36,7 +36,7 @@ def figures(page: str) -> list[str]:
 def measured() -> frozenset[Decimal]:
     """Every number of the stored results."""
     texts = [ROOT / "docs/results.md", *sorted((ROOT / "bench").glob("results/*.json"))]
-    texts += [ROOT / "docs/claims.json", ROOT / "docs/claims.md"]
+    texts += [ROOT / "docs/claims.json", *sorted((ROOT / "docs/claims").glob("*.md"))]
     return frozenset(number for path in texts if path.exists() for number in _numbers(path))
 
 

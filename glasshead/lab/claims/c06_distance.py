@@ -19,7 +19,7 @@ from glasshead.lab.claims.models import (
 )
 from glasshead.lab.claims.search import RATES, SEARCH_WORDS, caution, compare_at_best_rates
 from glasshead.lab.claims.stats import difference, geometric_mean, longest_run, mean
-from glasshead.lab.claims.training import fit, run_parts
+from glasshead.lab.claims.training import Plateau, fit, run_parts
 from glasshead.lab.claims.verdict import Verdict
 from glasshead.lab.texts import join_sentences, join_words, read_texts
 from glasshead.model.gpt import GPT, GPTConfig
@@ -39,6 +39,7 @@ LEARNED = 0.9
 GONE = 1e-3
 REACH = 64  # positions over which the gradient is measured
 LEAST = 1e-30  # smaller gradients than float32 can hold count as this
+PLATEAU = Plateau()  # where a training ends that does not learn, if it has steps left
 
 SIDES = {"attention": FOR, "lstm": AGAINST, "open lstm": OTHER}
 
@@ -53,7 +54,7 @@ def measure(
 ) -> Evidence:
     """`window`: how far back attention may see; None is everything, as in the claim."""
     distances = distances or ((4, 16, 64) if budget.quick else (4, 8, 16, 32, 64, 96))
-    steps = steps or (400 if budget.quick else 600)
+    steps = steps or (400 if budget.quick else 3000)
     longest = max(*distances, REACH)
     makers = _makers(longest + 1, window)
     items = [(distance, longest, window, steps, rates) for distance in distances]
@@ -126,19 +127,24 @@ def _questions(distance: int, rows: int, seed: int, step: int) -> tuple[Tensor, 
 def _learn(
     make: Callable[[int], nn.Module], distance: int, lr: float, seed: int, steps: int
 ) -> tuple[int, float]:
-    """Train until 95 % of the last twenty batches are right; return the steps and the accuracy."""
+    """Train until 95 % of the last twenty batches are right, or until the loss no longer falls;
+    return the steps and the accuracy."""
     model = make(seed)
     right: list[float] = []
+    losses: list[float] = []
 
     def loss(step: int) -> Tensor:
         ids, symbols = _questions(distance, B, seed, step)
         logits = model(ids)[:, -1]
         right.append((logits.argmax(-1) == symbols).float().mean().item())
-        return F.cross_entropy(logits, symbols)
+        value = F.cross_entropy(logits, symbols)
+        losses.append(value.item())
+        return value
 
-    taken = fit(
-        model, loss, lr=lr, steps=steps, done=lambda step: step > 20 and sum(right[-20:]) >= 19
-    )
+    def done(step: int) -> bool:
+        return (step > 20 and sum(right[-20:]) >= 19) or PLATEAU.reached(losses)
+
+    taken = fit(model, loss, lr=lr, steps=steps, done=done)
     with torch.no_grad():
         ids, symbols = _questions(distance, 512, seed, 10**6)
         return taken, (model(ids)[:, -1].argmax(-1) == symbols).float().mean().item()
@@ -238,5 +244,6 @@ def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:
 
 
 CLAIM = Claim.of(
-    6, TEXTS, measure, judge, draw, apart=APART, learned=LEARNED, gone=GONE, **SEARCH_WORDS
-)
+    6, TEXTS, measure, judge, draw,
+    apart=APART, learned=LEARNED, gone=GONE, plateau=PLATEAU, **SEARCH_WORDS,
+)  # fmt: skip

@@ -9,8 +9,8 @@ from glasshead.lab.claims.drawing import AGAINST, FOR, GREY, SERIES, draw_band, 
 from glasshead.lab.claims.search import BURST, RATES, SEARCH_WORDS, caution, compare_at_best_rates
 from glasshead.lab.claims.stats import Interval, difference, geometric_mean
 from glasshead.lab.claims.training import LossCurve, TextTask, run_parts, say_lower
-from glasshead.lab.claims.verdict import Verdict, judge_cases
-from glasshead.lab.texts import join_sentences, join_words, read_texts
+from glasshead.lab.claims.verdict import Verdict, judge_cases, not_learned
+from glasshead.lab.texts import Words, join_sentences, join_words, read_texts
 
 __all__ = ["CLAIM", "judge", "measure"]
 
@@ -31,7 +31,7 @@ def measure(
     rates: Sequence[float] = RATES,
 ) -> Evidence:
     """`norm_place`: the place of the norm that is compared with no norm."""
-    depths = depths or ((1, 16) if budget.quick else (1, 6, 24))
+    depths = depths or ((1, 16) if budget.quick else (1, 6, 12, 24))
     steps = steps or (110 if budget.quick else 200)
     items = [(depth, side, place, steps, rates) for depth in depths
              for side, place in (("none", "none"), ("norm", norm_place))]  # fmt: skip
@@ -119,7 +119,7 @@ def judge(evidence: Evidence) -> Finding:
         }
     holds = [depth for depth in sooner if learned[depth] and sooner[depth].low > FASTER]
     against = [depth for depth in sooner if learned[depth] and sooner[depth].high < FASTER]
-    verdict = judge_cases([depth in holds for depth in sooner], len(against) == len(sooner))
+    verdict = judge_cases([True if d in holds else False if d in against else None for d in sooner])
     depths, courses = evidence["depths"], evidence["courses"]
     first, last = depths[0], depths[-1]
     times = [TEXTS["at_depth"].format(times=sooner[d], depth=d) for d in sooner]
@@ -139,9 +139,9 @@ def judge(evidence: Evidence) -> Finding:
         words.append(TEXTS["from_depth"].format(depth=holds[0]))
     elif verdict is Verdict.HOLDS_WHEN:
         words.append(TEXTS["at_depths"].format(depths=join_words(holds)))
-    unsure = [depth for depth in sooner if depth not in (*holds, *against)]
+    unsure = [depth for depth in sooner if learned[depth] and depth not in (*holds, *against)]
     if unsure:
-        words.append(TEXTS["unsure"].format(depths=join_words(unsure)))
+        words.append(TEXTS["unsure"].format(depths=join_words(unsure), faster=FASTER))
     rates, names = {}, {}
     for depth in sooner:
         for side in SIDES:
@@ -156,7 +156,19 @@ def judge(evidence: Evidence) -> Finding:
     }
     shape = "from_depth" if holds == depths[-len(holds) :] else "at_depths"
     when = TEXTS[f"when.{shape}"].format(depth=min(holds, default=0), depths=join_words(holds))
-    return Finding(verdict, join_sentences(words), numbers, when)
+    return Finding(verdict, join_sentences(words), numbers, when, _reason(sooner, learned, holds))
+
+
+def _reason(
+    sooner: Mapping[int, Interval], learned: Mapping[int, bool], holds: Sequence[int]
+) -> Words:
+    """Return why one cannot tell, where that is the verdict."""
+    for depth in sooner:
+        if not learned[depth]:
+            return not_learned(TEXTS["side_of_depth"].format(depth=depth))
+    unsure = [d for d, one in sooner.items() if one.low <= FASTER <= one.high]
+    which = "partly_unsure" if holds else "unsure_at"
+    return TEXTS[f"why.{which}"].format(holds=join_words(holds), unsure=join_words(unsure))
 
 
 def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:

@@ -114,14 +114,12 @@ def _loss(model: GPT, batches: Sequence[Batch], seed: int) -> float:
 def judge(evidence: Evidence) -> Finding:
     differ = {state: mean(values) for state, values in evidence["differ"].items()}
     cost = difference(evidence["losses"]["on"], evidence["losses"]["off"])
-    if max(differ["off"].high, differ["ours"].high) > 0:
+    if differ["off"].high > 0:
         verdict = Verdict.FAILS
     elif differ["on"].low < SWAYED:
-        verdict = Verdict.UNCLEAR  # dropout makes no difference
-    elif differ["left"].high == 0:
-        verdict = Verdict.HOLDS
+        verdict = Verdict.UNCLEAR
     else:
-        verdict = Verdict.HOLDS_WHEN
+        verdict = Verdict.HOLDS if differ["ours"].high == 0 else Verdict.HOLDS_WHEN
     words = [TEXTS["only_when"]] if verdict is Verdict.HOLDS_WHEN else []
     words.append(TEXTS["result"].format(dropout=evidence["dropout"], differ=differ, cost=cost))
     numbers: Numbers = {
@@ -132,7 +130,9 @@ def judge(evidence: Evidence) -> Finding:
         "loss, on minus off": cost,
         "Cohen's d of the loss": cohens_d(evidence["losses"]["on"], evidence["losses"]["off"]),
     }
-    return Finding(verdict, join_sentences(words), numbers, TEXTS["when"])
+    if verdict is Verdict.HOLDS and differ["left"].high > 0:
+        words.append(TEXTS["left_on"])
+    return Finding(verdict, join_sentences(words), numbers, TEXTS["when"], TEXTS["why"])
 
 
 def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from glasshead.lab.claims.stats import Interval
-from glasshead.lab.claims.verdict import HOLDS_WHEN, VERDICTS, Verdict
+from glasshead.lab.claims.verdict import CANNOT_TELL, HOLDS_WHEN, UNSURE, VERDICTS, Verdict
 from glasshead.lab.texts import Words
 
 __all__ = [
-    "SEARCH_SEED",
+    "OTHER_SEARCH_SEEDS",
+    "SEARCH_SEEDS",
     "Budget",
     "Claim",
     "Evidence",
@@ -18,7 +19,10 @@ __all__ = [
     "result_seeds",
 ]
 
-SEARCH_SEED = 1009  # for choosing a learning rate; no result is measured with it
+# For choosing learning rates: every side of a comparison gets these and no result is measured with
+# them. A quick run takes the first only. The others are for choosing the rates a second time.
+SEARCH_SEEDS = (1009, 1013, 1019)
+OTHER_SEARCH_SEEDS = (2003, 2011, 2017)
 
 
 def result_seeds(n: int) -> tuple[int, ...]:
@@ -38,13 +42,24 @@ def _no_progress(done: float, what: str) -> None:
 class Budget:
     """How much an experiment may spend. `progress(done, what)`: done goes from 0 to 1.
 
-    `jobs` is how many processes it may use; most claims need one.
+    `jobs` is how many processes it may use; most claims need one. `search` are the seeds with which
+    rates are chosen, if not the usual ones.
     """
 
     quick: bool
     seeds: tuple[int, ...]
     progress: Callable[[float, str], object] = _no_progress
     jobs: int = 1
+    search: tuple[int, ...] = ()
+
+    @property
+    def search_seeds(self) -> tuple[int, ...]:
+        """Return the seeds with which rates are chosen; one if this is quick, else three.
+
+        >>> Budget(quick=True, seeds=(11, 12)).search_seeds
+        (1009,)
+        """
+        return self.search or SEARCH_SEEDS[: 1 if self.quick else None]
 
     def step_counter(self, total: int, share: float) -> Callable[[int, str], None]:
         """Return a function that adds steps to those done and reports them as part of `share`."""
@@ -77,17 +92,21 @@ class Finding:
     """`words` states the result with its numbers, and under which condition it holds, if any.
 
     `when` is that condition in at most twelve words, for tables: "holds only when {when}". It is
-    used where that is the verdict.
+    used where that is the verdict. `why`, as short, says why one cannot tell where that is the
+    verdict: which side did not learn its task, or, if it is empty, that the intervals do not tell.
     """
 
     verdict: Verdict
     words: Words
     numbers: Mapping[str, Interval | float]
     when: Words = Words("", "")  # noqa: RUF009, it is frozen
+    why: Words = Words("", "")  # noqa: RUF009
 
     @property
     def label(self) -> Words:
-        """The verdict as tables show it, with its condition."""
+        """The verdict as tables show it, with its condition or reason."""
+        if self.verdict is Verdict.UNCLEAR:
+            return CANNOT_TELL.format(why=self.why or UNSURE)
         known = self.verdict is Verdict.HOLDS_WHEN and self.when
         return HOLDS_WHEN.format(when=self.when) if known else VERDICTS[self.verdict]
 
@@ -102,8 +121,8 @@ class Claim:
     """An experiment and its texts, which are in the TOML file beside its module.
 
     `measure` collects numbers; `judge` turns them into a verdict and uses nothing else. The
-    thresholds in `counts_for` and `counts_against` are constants that are fixed before anything
-    runs.
+    thresholds in `counts_for` and `counts_against` are constants that are fixed before the run that
+    is reported. `tried` has a date for whatever was changed after a look at earlier results.
 
     `measure` may take keywords beside the budget, with the honest choice as default: a test uses
     them to make the claim false on purpose and checks that the verdict changes.
@@ -124,8 +143,9 @@ class Claim:
     how: Words  # what is done: what changes, what stays equal, which controls
     counts_for: Words  # which results support it, with numbers
     counts_against: Words  # which results refute it, with numbers
-    tried: Words | None = None  # earlier designs, and why they were dropped
+    tried: Words | None = None  # what was changed after a look at results, and when
     correction: Words | None = None  # where a document is wrong about this: the correct form
+    attack: Words | None = None  # what was tried to make it come out the other way
 
     @classmethod
     def of(
@@ -139,6 +159,6 @@ class Claim:
     ) -> "Claim":
         """Make a claim whose description is filled in with these values, such as thresholds."""
         names = ("title", "claim", "source", "how", "counts_for", "counts_against")
-        optional = [name for name in ("tried", "correction") if name in texts]
+        optional = [name for name in ("tried", "correction", "attack") if name in texts]
         described = {name: texts[name].format(**values) for name in (*names, *optional)}
         return cls(number, measure, judge, draw, texts, **described)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from glasshead.lab.attention_maps import Head, record_weights, self_attentions
-from glasshead.lab.claims.claim import SEARCH_SEED, Budget
+from glasshead.lab.claims.claim import Budget
 from glasshead.lab.claims.search import SEARCH_WORDS, RateSearch, search_outward
 from glasshead.lab.processes import map_processes
 from glasshead.lab.referents import Truth, head_figures, rows_of
@@ -165,12 +165,16 @@ def untrained_reader(seed: int) -> Reader:
 
 # What was trained in this process, so that three claims need not train it three times.
 _READERS: dict[tuple[str, int, Training], TrainedReader] = {}
-_RATES: dict[tuple[str, Training], RateSearch] = {}
+_RATES: dict[tuple[str, Training, tuple[int, ...]], RateSearch] = {}
 
 
-def search_factor(score: Callable[[float], float], steps: int) -> RateSearch:
+def search_factor(
+    score: Callable[[float, int], float], seeds: Sequence[int], steps: int
+) -> RateSearch:
     """Search for the best multiple of the usual learning rates; with 0 steps take them as usual."""
-    return search_outward(score, FACTORS, FACTOR_LADDER) if steps else RateSearch({1.0: math.inf})
+    if not steps:
+        return RateSearch({1.0: math.inf})
+    return search_outward(score, seeds, FACTORS, FACTOR_LADDER)
 
 
 def scaled_config(steps: int, seed: int, factor: float, **more: Any) -> TrainConfig:
@@ -191,17 +195,19 @@ def scaled_config(steps: int, seed: int, factor: float, **more: Any) -> TrainCon
     )
 
 
-def _search(answers: str, training: Training) -> RateSearch:
-    """Search by the loss on stories not trained on, with a seed that no result has."""
+def _search(answers: str, training: Training, seeds: tuple[int, ...]) -> RateSearch:
+    """Search by the loss on stories not trained on, with seeds that no result has."""
     steps = training.search_steps
     return search_factor(
-        lambda factor: _train(answers, SEARCH_SEED, training, steps, factor)[1], steps
+        lambda factor, seed: _train(answers, seed, training, steps, factor)[1], seeds, steps
     )
 
 
-def _search_key(answers: str, training: Training) -> tuple[str, Training]:
+def _search_key(
+    answers: str, training: Training, seeds: tuple[int, ...]
+) -> tuple[str, Training, tuple[int, ...]]:
     """Return what the search is for. Shuffled answers cannot be learned, so no rate is better."""
-    return NAME if answers == SHUFFLED else answers, replace(training, steps=0)
+    return NAME if answers == SHUFFLED else answers, replace(training, steps=0), seeds
 
 
 State = dict[str, np.ndarray]
@@ -260,17 +266,19 @@ def train_readers(
         for seed in seeds
         if (answers, seed, training) not in _READERS
     ]
-    searches = [key for key in dict.fromkeys(_search_key(a, t) for a, _, t in missing)
-                if key not in _RATES]  # fmt: skip
-    total = sum(len(FACTORS) * training.search_steps for _, training in searches)
+    with_seeds = budget.search_seeds
+    keys = dict.fromkeys(_search_key(a, t, with_seeds) for a, _, t in missing)
+    searches = [key for key in keys if key not in _RATES]
+    tries = len(FACTORS) * len(with_seeds)
+    total = sum(tries * training.search_steps for _, training, _ in searches)
     total += sum(training.steps for *_, training in missing)
     report = budget.step_counter(total, 0.95)
     report(0, "readers")
     found = map_processes(_search, searches, budget.jobs)
     for search, rates in zip(searches, found, strict=True):
         _RATES[search] = rates
-        report(len(FACTORS) * search[1].search_steps, f"readers, search for {search[0]}")
-    best = [_RATES[_search_key(answers, training)] for answers, _, training in missing]
+        report(tries * search[1].search_steps, f"readers, search for {search[0]}")
+    best = [_RATES[_search_key(answers, training, with_seeds)] for answers, _, training in missing]
     items = [(*key, rates.best) for key, rates in zip(missing, best, strict=True)]
     states = map_processes(_learn, items, budget.jobs)
     for key, rates, state in zip(missing, best, states, strict=True):

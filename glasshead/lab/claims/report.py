@@ -1,4 +1,4 @@
-"""Report all results together: as one page of HTML, or as docs/claims.md."""
+"""Report all results together: as one page of HTML, or as the pages of docs/claims.md."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from glasshead.errors import InputError
 from glasshead.files.writing import atomic_write
 from glasshead.lab.claims import claim_modules, load_claim
 from glasshead.lab.claims.drawing import render
-from glasshead.lab.claims.report_docs import markdown
+from glasshead.lab.claims.report_docs import pages
 from glasshead.lab.claims.report_page import html
 from glasshead.lab.claims.report_words import Ladder
 from glasshead.lab.claims.store import StoredResult, from_json, read_result, to_json
@@ -76,14 +76,16 @@ def write_page(found: Results, path: Path, lang: str) -> None:
 
 
 def write_docs(found: Results, folder: Path) -> list[Path]:
-    """Write claims.md, img/claims/*.png, and claims.json, the numbers behind both."""
+    """Write claims.md, claims/*.md, img/claims/*.png, and claims.json, the numbers behind them."""
     pictures = folder / "img" / "claims"
-    pictures.mkdir(parents=True, exist_ok=True)
+    for made in (pictures, folder / "claims"):
+        made.mkdir(parents=True, exist_ok=True)
     files = {
         pictures / f"{name}.{lang}.png": picture
         for (name, lang), picture in _draw_figures(found).items()
     }
-    files[folder / "claims.md"] = markdown(found.claims, found.ladder).encode()
+    for name, text in pages(found.claims, found.ladder).items():
+        files[folder / name] = text.encode()
     files[folder / "claims.json"] = _as_json(found).encode()
     for path, content in files.items():
         with atomic_write(path) as file:

@@ -1,4 +1,7 @@
-"""docs/claims.md: the claims in Markdown, first in English, then in Chinese."""
+"""docs/claims.md, the table of all claims, and docs/claims/: a page for each of them.
+
+Each page is written twice: NAME.md in English, NAME.zh.md in Chinese.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -12,19 +15,32 @@ from glasshead.lab.claims.report_words import (
     describe_run,
     ladder_rows,
     lead,
+    notes,
 )
 from glasshead.lab.claims.stats import Interval
 from glasshead.lab.claims.store import StoredResult
-from glasshead.lab.texts import LANGUAGES
+from glasshead.lab.texts import LANGUAGES, Language, texts_in
 
-__all__ = ["format_number", "markdown"]
+__all__ = ["format_number", "pages"]
+
+MADE = "<!-- Written by `glasshead claims report --docs docs`; do not edit. -->"
 
 
-def markdown(claims: Mapping[int, StoredResult], ladder: Ladder | None) -> str:
-    lines = ["<!-- Written by `glasshead claims report --docs docs`; do not edit. -->", ""]
+def pages(claims: Mapping[int, StoredResult], ladder: Ladder | None) -> dict[str, str]:
+    """Return the text of each page by its path in docs/."""
+    found: dict[str, str] = {}
     for lang in LANGUAGES:
-        lines += _language(claims, ladder, lang)
-    return "\n".join(lines).rstrip() + "\n"
+        say, end = texts_in(lang, TEXTS), "md" if lang == "en" else f"{lang}.md"
+        parts = {
+            "claims": _table(claims, ladder, lang, end, say),
+            "claims/errata": _errata(lang, say),
+            **{f"claims/{n:02}": _claim(n, one, lang, say) for n, one in claims.items()},
+        }
+        if ladder is not None:
+            parts["claims/ladder"] = _ladder(ladder, lang, say)
+        for name, lines in parts.items():
+            found[f"{name}.{end}"] = "\n".join([MADE, "", *lines]).rstrip() + "\n"
+    return found
 
 
 def format_number(value: Interval | float) -> str:
@@ -36,59 +52,62 @@ def format_number(value: Interval | float) -> str:
     return format(value, ".4g")
 
 
-def _language(
-    claims: Mapping[int, StoredResult], ladder: Ladder | None, lang: str
-) -> Iterator[str]:
-    say = {name: words[lang] for name, words in TEXTS.items()}
-    other = {"en": "[中文](#zh)", "zh": "[English](#en)"}[lang]
-    yield from (f'<a id="{lang}"></a>', "", f"# {say['title']}", "", other, "")
-    yield from (lead(claims)[lang], "", say["intervals"], "")
-    yield from _summary(claims, lang, say)
-    for n, result in claims.items():
-        yield from _claim(n, result, lang, say)
-    if ladder is not None:
-        yield from _ladder(ladder, lang, say)
-    yield from (f"## {say['errata']}", "", say["errata_lead"], "")
-    for at, erratum in enumerate(ERRATA, 1):
-        yield f"{at}. **{erratum.source}** {erratum.says[lang]} → {erratum.correct[lang]}"
-    yield from ("", f"## {say['again']}", "", say["run"], "")
+Say = Mapping[str, str]
 
 
-def _summary(
-    claims: Mapping[int, StoredResult], lang: str, say: Mapping[str, str]
+def _table(
+    claims: Mapping[int, StoredResult], ladder: Ladder | None, lang: Language, end: str, say: Say
 ) -> Iterator[str]:
+    yield from (f"# {say['title']}", "", lead(claims)[lang], "")
     yield f"| | {say['claim']} | {say['verdict']} |"
     yield "|---|---|---|"
     for n, result in claims.items():
         title = load_claim(n).title[lang]
-        yield f"| {n} | [{title}](#{lang}-{n}) | {result.finding.label[lang]} |"
+        yield f"| {n} | [{title}](claims/{n:02}.{end}) | {result.finding.label[lang]} |"
     missing = [n for n in claim_modules() if n not in claims]
     if missing:
         yield from ("", say["missing"].format(which=", ".join(map(str, missing))))
-    yield ""
+    more = [f"[{say['errata']}](claims/errata.{end})"]
+    if ladder is not None:
+        more.append(f"[{say['ladder']}](claims/ladder.{end})")
+    yield from ("", f"{say['more']}{' · '.join(more)}", "")
+    yield from (f"## {say['rules']}", "")
+    for note in notes(claims):
+        yield f"- {note[lang]}"
+    yield from ("", f"## {say['again']}", "", say["run"])
 
 
-def _claim(n: int, result: StoredResult, lang: str, say: Mapping[str, str]) -> Iterator[str]:
+def _claim(n: int, result: StoredResult, lang: Language, say: Say) -> Iterator[str]:
     claim, finding = load_claim(n), result.finding
     source = say["source"].format(source=claim.source[lang])
-    yield from (f'<a id="{lang}-{n}"></a>', "", f"## {n}. {claim.title[lang]}", "")
+    yield from (f"# {n}. {claim.title[lang]}", "")
+    alt = say["figure"].format(number=n)
+    yield from (f"![{alt}](../img/claims/{n:02}.{lang}.png)", "")
     yield from (f"> {say['quoted'].format(claim=claim.claim[lang], source=source)}", "")
     yield from (f"**{finding.label[lang]}** · {finding.words[lang]}", "")
-    alt = say["figure"].format(number=n)
-    yield from (f"![{alt}](img/claims/{n:02}.{lang}.png)", "")
+    if claim.attack is not None:
+        yield from (f"## {say['attack']}", "", claim.attack[lang], "")
+    yield from (f"## {say['method']}", "")
     for name in ("how", "counts_for", "counts_against", "tried", "correction"):
         words = getattr(claim, name)
         if words is not None:
             yield f"- **{say[name]}**: {words[lang]}"
-    shown = "; ".join(f"{name}: {format_number(value)}" for name, value in finding.numbers.items())
-    yield f"- **{say['numbers']}**: {shown}"
     yield from (f"- {describe_run(result)[lang]}", "")
+    yield from (f"## {say['numbers']}", "", "| | |", "|---|--:|")
+    for name, value in finding.numbers.items():
+        yield f"| {name} | {format_number(value)} |"
 
 
-def _ladder(ladder: Ladder, lang: str, say: Mapping[str, str]) -> Iterator[str]:
-    yield from (f"## {say['ladder']}", "", describe_ladder(ladder)[lang], "")
+def _ladder(ladder: Ladder, lang: Language, say: Say) -> Iterator[str]:
+    yield from (f"# {say['ladder']}", "", f"![{say['ladder']}](../img/claims/ladder.{lang}.png)")
+    yield from ("", describe_ladder(ladder)[lang], "")
     yield f"| {' | '.join(say[name] for name in LADDER_COLUMNS)} |"
     yield "|---|---|--:|--:|--:|--:|"
     for row in ladder_rows(ladder):
         yield f"| {' | '.join(cell[lang] for cell in row)} |"
-    yield from ("", f"![{say['ladder']}](img/claims/ladder.{lang}.png)", "")
+
+
+def _errata(lang: Language, say: Say) -> Iterator[str]:
+    yield from (f"# {say['errata']}", "", say["errata_lead"], "")
+    for at, erratum in enumerate(ERRATA, 1):
+        yield f"{at}. **{erratum.source}** {erratum.says[lang]} → {erratum.correct[lang]}"

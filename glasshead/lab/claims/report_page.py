@@ -18,6 +18,7 @@ from glasshead.lab.claims.report_words import (
     describe_run,
     ladder_rows,
     lead,
+    notes,
 )
 from glasshead.lab.claims.store import StoredResult
 from glasshead.lab.claims.verdict import Verdict
@@ -57,7 +58,7 @@ def _head(claims: Mapping[int, StoredResult]) -> str:
     parts = [
         html_head("GLASSHEAD CLAIMS", TEXTS["title"]),
         html_words(lead(claims), "p", "lead"),
-        _say("intervals", "p", "quiet"),
+        *(html_words(note, "p", "quiet") for note in notes(claims)),
     ]
     return "\n".join(parts)
 
@@ -84,9 +85,9 @@ def _claim(n: int, result: StoredResult, figures: Figures) -> str:
     quoted = TEXTS["quoted"].format(claim=claim.claim, source=source)
     parts = [
         f'<h2 id="claim-{n}"><i>{n}</i>{html_words(claim.title)}</h2>',
+        _figure(f"{n:02}", figures, _say("figure", number=n)),
         f"<blockquote>{html_words(quoted)}</blockquote>",
         f"<p>{_chip(finding)}</p>{html_words(finding.words, 'p')}",
-        _figure(f"{n:02}", figures, _say("figure", number=n)),
     ]
     if claim.correction is not None:
         text = html_words(claim.correction, "p")
@@ -96,7 +97,8 @@ def _claim(n: int, result: StoredResult, figures: Figures) -> str:
     if not result.is_current:
         parts.append(_say("stale", "p", "quiet"))
     terms = {
-        name: getattr(claim, name) for name in ("how", "counts_for", "counts_against", "tried")
+        name: getattr(claim, name)
+        for name in ("how", "counts_for", "counts_against", "tried", "attack")
     }
     listed = "".join(
         f"<dt>{_say(name)}</dt><dd>{html_words(words)}</dd>"

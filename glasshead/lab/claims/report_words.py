@@ -1,10 +1,12 @@
-"""What report.html and claims.md say around the claims, in both languages."""
+"""What report.html and the pages of docs/ say around the claims, in both languages."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from glasshead.lab.claims import load_claim
+from glasshead.lab.claims.claim import SEARCH_SEEDS
 from glasshead.lab.claims.store import StoredResult
 from glasshead.lab.claims.verdict import VERDICTS
 from glasshead.lab.ladder import Summary
@@ -19,6 +21,7 @@ __all__ = [
     "describe_run",
     "ladder_rows",
     "lead",
+    "notes",
 ]
 
 TEXTS = read_texts(__file__)
@@ -41,10 +44,25 @@ def lead(claims: Mapping[int, StoredResult]) -> Words:
         for verdict, name in VERDICTS.items()
         if verdict in found
     ]
-    changed = sum(load_claim(number).tried is not None for number in claims)
-    return TEXTS["lead"].format(
-        total=len(claims), changed=changed, counts=join_words(counts, zh="，")
-    )
+    return TEXTS["lead"].format(total=len(claims), counts=join_words(counts, zh="，"))
+
+
+def notes(claims: Mapping[int, StoredResult]) -> list[Words]:
+    """Return how claims are measured and judged, and which results are of earlier rules."""
+    changed = [number for number in claims if load_claim(number).tried is not None]
+    found = [
+        TEXTS["intervals"],
+        TEXTS["searching"].format(seeds=join_words(SEARCH_SEEDS)),
+        TEXTS["changed"].format(n=len(changed), total=len(claims), which=join_words(changed)),
+    ]
+    earlier = [
+        number
+        for number, one in claims.items()
+        if not one.search_seeds and '"tried":' in json.dumps(one.evidence)
+    ]
+    if earlier:
+        found.append(TEXTS["one_seed"].format(which=join_words(earlier), seed=SEARCH_SEEDS[0]))
+    return found
 
 
 def describe_run(result: StoredResult) -> Words:
@@ -53,11 +71,19 @@ def describe_run(result: StoredResult) -> Words:
     return TEXTS["run_details"].format(
         kind=TEXTS["quick" if result.quick else "full"],
         seeds=" ".join(map(str, result.seeds)),
+        search=_describe_search(result),
         seconds=result.seconds,
         when=result.when,
         software=f"glasshead {v['glasshead']}, torch {v['torch']}, Python {v['python']}",
         machine=result.machine,
     )
+
+
+def _describe_search(result: StoredResult) -> Words:
+    if '"tried":' not in json.dumps(result.evidence):  # nothing was searched
+        return Words("", "")
+    seeds = result.search_seeds or SEARCH_SEEDS[:1]  # earlier results had one
+    return TEXTS["rates_chosen"].format(seeds=" ".join(map(str, seeds)))
 
 
 def describe_ladder(ladder: Ladder) -> Words:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from glasshead.errors import InputError
 from glasshead.lab.claims import load_claim
 from glasshead.lab.claims.claim import Budget, result_seeds
 from glasshead.lab.claims.drawing import render
@@ -44,19 +45,34 @@ Progress = Callable[[int, float, str], object]  # (claim, done from 0 to 1, what
 
 @dataclass(frozen=True)
 class ClaimsPlan:
-    """How to measure the claims; with `seeds` None as many as usual, 3 or 5."""
+    """How to measure the claims; with `seeds` None as many as usual, 3 or 5.
+
+    `seed_list` are the seeds themselves, instead of a number of them, and `search` those with which
+    rates are chosen.
+    """
 
     folder: Path
     quick: bool = False
     seeds: int | None = None
     jobs: int = 1
     again: bool = False
+    seed_list: tuple[int, ...] = ()
+    search: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        budget = self.budget()
+        shared = sorted(set(budget.seeds) & set(budget.search_seeds))
+        if shared:
+            raise InputError(
+                f"seed {shared[0]} is both for results and for choosing rates",
+                hint=f"choose others than {', '.join(map(str, budget.search_seeds))}",
+            )
 
     def budget(
         self, progress: Callable[[float, str], object] = lambda done, what: None, jobs: int = 1
     ) -> Budget:
-        seeds = result_seeds(self.seeds or (3 if self.quick else 5))
-        return Budget(self.quick, seeds, progress, jobs)
+        seeds = self.seed_list or result_seeds(self.seeds or (3 if self.quick else 5))
+        return Budget(self.quick, seeds, progress, jobs, self.search)
 
 
 def suffices(result: StoredResult, plan: ClaimsPlan) -> bool:
@@ -64,6 +80,8 @@ def suffices(result: StoredResult, plan: ClaimsPlan) -> bool:
     if plan.again or not result.is_current:
         return False
     wanted = plan.budget().seeds
+    if plan.search and plan.search != result.search_seeds:
+        return False
     # A full result says all that a quick one would.
     return (plan.quick or not result.quick) and set(wanted) <= set(result.seeds)
 
@@ -119,6 +137,7 @@ def measure_claim(
         number=number,
         quick=plan.quick,
         seeds=budget.seeds,
+        search_seeds=budget.search_seeds,
         evidence=evidence,
         finding=finding,
         code=code,

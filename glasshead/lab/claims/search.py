@@ -1,16 +1,17 @@
 """The search for a learning rate, the same for all sides of a comparison.
 
-Three rates are tried, and as long as the best of them lies at the edge, the one beyond it. The rate
-is chosen with a seed that no result is measured with.
+Three rates are tried, and as long as the best of them lies at the edge, the one beyond it. Each is
+tried with several seeds that no result is measured with, and their mean counts.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from glasshead.errors import NotFiniteError
-from glasshead.lab.claims.claim import SEARCH_SEED, Budget
+from glasshead.lab.claims.claim import Budget
 from glasshead.lab.texts import Words, join_sentences, join_words, read_texts
 
 __all__ = [
@@ -42,9 +43,13 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class RateSearch:
-    """The score of each rate tried. The lowest is the best; of equal ones, the lower rate."""
+    """The score of each rate tried. The lowest is the best; of equal ones, the lower rate.
+
+    `seeds` are those of the search; a score is the mean over them, or infinite if one failed.
+    """
 
     scores: Mapping[float, float]
+    seeds: tuple[int, ...] = ()
 
     @property
     def best(self) -> float:
@@ -60,32 +65,41 @@ class RateSearch:
             f"{lr:g}": score if math.isfinite(score) else None
             for lr, score in sorted(self.scores.items())
         }
-        return {"best": self.best, "edge": self.at_edge, "tried": tried}
+        found = {"best": self.best, "edge": self.at_edge, "tried": tried}
+        return {**found, "seeds": list(self.seeds)} if self.seeds else found
 
 
 def search_outward(
-    score: Callable[[float], float], start: Sequence[float], ladder: Sequence[float] = LADDER
+    score: Callable[[float, int], float],
+    seeds: Sequence[int],
+    start: Sequence[float],
+    ladder: Sequence[float] = LADDER,
 ) -> RateSearch:
-    """Try all of `start`, then the neighbours of the best on the ladder, until none is left.
+    """Try all of `start` with each seed, then the neighbours of the best on the ladder, until none
+    is left.
 
-    >>> search_outward(lambda lr: abs(lr - 0.05), RATES).best
+    >>> search_outward(lambda lr, seed: abs(lr - 0.05), [1009], RATES).best
     0.03
     """
     scores: dict[float, float] = {}
     todo = list(start)
     while todo:
-        scores |= {float(lr): _score(score, lr) for lr in todo}
+        scores |= {float(lr): _mean_score(score, lr, seeds) for lr in todo}
         at = ladder.index(RateSearch(scores).best)
         todo = [lr for lr in ladder[max(at - 1, 0) : at + 2] if lr not in scores]
-    return RateSearch(scores)
+    return RateSearch(scores, tuple(seeds))
 
 
-def _score(score: Callable[[float], float], lr: float) -> float:
-    try:
-        value = score(lr)
-    except NotFiniteError:  # attention met NaN
-        return math.inf
-    return value if value < BURST else math.inf
+def _mean_score(score: Callable[[float, int], float], lr: float, seeds: Sequence[int]) -> float:
+    values: list[float] = []
+    for seed in seeds:
+        try:
+            values.append(score(lr, seed))
+        except NotFiniteError:  # attention met NaN
+            return math.inf
+        if not values[-1] < BURST:
+            return math.inf
+    return sum(values) / len(values)
 
 
 @dataclass(frozen=True)
@@ -114,26 +128,28 @@ def compare_at_best_rates(
     *,
     failed: Result | None = None,
 ) -> dict[str, SideResults[Result]]:
-    """Call `run(side, lr, seed)` for each rate with the search's seed, then with the best one for
+    """Call `run(side, lr, seed)` for each rate with the search's seeds, then with the best one for
     each seed of the budget.
 
-    The lowest score is the best; BURST or more, or NaN, means that the training failed. `failed`
-    is the result of a training that met NaN. A single rate is used without a search.
+    Every side has the same budget of rates and seeds. The lowest mean score is the best; BURST or
+    more, or NaN, means that the training failed. `failed` is the result of a training that met NaN.
+    A single rate is used without a search.
     """
     found: dict[str, SideResults[Result]] = {}
     searching = rates if len(rates) > 1 else ()
-    total = len(sides) * (len(searching) + len(budget.seeds))
+    trials = len(searching) * len(budget.search_seeds)
+    total = len(sides) * (trials + len(budget.seeds))
     at = 0
 
-    def attempt(side: str, lr: float) -> float:
+    def attempt(side: str, lr: float, seed: int) -> float:
         nonlocal at
         budget.progress(at / total, f"{side}, rate {lr:g}")
         at += lr in searching  # how many more there will be is not known
-        return score(run(side, lr, SEARCH_SEED))
+        return score(run(side, lr, seed))
 
     for side in sides:
         if searching:
-            search = search_outward(lambda lr, side=side: attempt(side, lr), searching)  # type: ignore[misc]
+            search = search_outward(partial(attempt, side), budget.search_seeds, searching)
         else:
             search = RateSearch({float(rates[0]): math.inf})
         one: SideResults[Result] = SideResults(search)

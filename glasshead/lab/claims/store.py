@@ -52,6 +52,7 @@ class StoredResult:
     when: str  # in UTC, to the minute
     versions: Mapping[str, str]
     machine: Mapping[str, Any]
+    search_seeds: tuple[int, ...] = ()  # with which rates were chosen; empty in older results
 
     @property
     def is_current(self) -> bool:
@@ -105,7 +106,8 @@ def _imported_neighbours(path: Path) -> list[str]:
 
 def to_json(result: StoredResult) -> dict[str, Any]:
     # asdict makes a Words or an Interval a dict, and an enum's value is a string.
-    return {**asdict(result), "seeds": list(result.seeds)}
+    seeds = {"seeds": list(result.seeds), "search_seeds": list(result.search_seeds)}
+    return {**asdict(result), **seeds}
 
 
 def from_json(data: Mapping[str, Any]) -> StoredResult:
@@ -114,9 +116,11 @@ def from_json(data: Mapping[str, Any]) -> StoredResult:
         name: Interval(**value) if isinstance(value, dict) else float(value)
         for name, value in plain["numbers"].items()
     }
-    when = Words(**plain.get("when", {"en": "", "zh": ""}))  # older results have none
-    finding = Finding(Verdict(plain["verdict"]), Words(**plain["words"]), numbers, when)
-    return StoredResult(**{**data, "seeds": tuple(data["seeds"]), "finding": finding})
+    # Older results have none of these.
+    when, why = (Words(**plain.get(name, {"en": "", "zh": ""})) for name in ("when", "why"))
+    finding = Finding(Verdict(plain["verdict"]), Words(**plain["words"]), numbers, when, why)
+    seeds = {name: tuple(data.get(name, ())) for name in ("seeds", "search_seeds")}
+    return StoredResult(**{**data, **seeds, "finding": finding})
 
 
 def through_json(data: Any, what: str) -> Any:

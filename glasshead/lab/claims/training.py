@@ -26,6 +26,7 @@ from glasshead.text.batches import Batch, TextBatches
 
 __all__ = [
     "LossCurve",
+    "Plateau",
     "TextTask",
     "fit",
     "loss_on",
@@ -67,6 +68,28 @@ def fit(
     return steps
 
 
+@dataclass(frozen=True)
+class Plateau:
+    """When a training has come to an end by itself, fixed before it runs.
+
+    The mean loss of `window` steps is not `gain` nats below that of the window before.
+    """
+
+    window: int = 500
+    gain: float = 0.02
+
+    def reached(self, losses: Sequence[float]) -> bool:
+        """Return whether the losses of all steps so far end on a plateau.
+
+        >>> Plateau(window=2).reached([3.0, 3.0, 3.0, 2.99])
+        True
+        """
+        n = self.window
+        if len(losses) < 2 * n:
+            return False
+        return sum(losses[-2 * n : -n]) - sum(losses[-n:]) < n * self.gain
+
+
 def run_parts(
     budget: Budget,
     work: Callable[..., Result],
@@ -87,7 +110,7 @@ def run_parts(
         n = order[len(found)]
         budget.progress(done + share[n] * part, f"{items[n][0]}, {what}")
 
-    own = Budget(budget.quick, budget.seeds)
+    own = Budget(budget.quick, budget.seeds, search=budget.search)
     if min(budget.jobs, len(items)) < 2:
         own = replace(own, progress=within)  # which cannot go to another process
     else:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from glasshead.attention.hooks import Layer, PendingCall
 from glasshead.lab.alignments import Langs, story_ids, write_true_translations
 from glasshead.lab.attention_maps import cross_attentions, record_weights
-from glasshead.lab.claims.claim import SEARCH_SEED, Budget
+from glasshead.lab.claims.claim import Budget
 from glasshead.lab.claims.readers import (
     FACTORS,
     State,
@@ -126,7 +126,7 @@ def untrained_translator(langs: Langs, seed: int) -> Transformer:
 
 
 _MODELS: dict[tuple[Langs, Reach, int, TranslatorPlan], Transformer] = {}
-_RATES: dict[tuple[Langs, Reach, TranslatorPlan], RateSearch] = {}
+_RATES: dict[tuple[Langs, Reach, TranslatorPlan, tuple[int, ...]], RateSearch] = {}
 
 Side = tuple[Langs, Reach, Sequence[int]]  # and the seeds
 
@@ -137,30 +137,34 @@ def train_translators(
     """Train all translators; return for each side one per seed, and the search for their rate."""
     missing = [(langs, reach, seed, plan) for langs, reach, seeds in sides for seed in seeds
                if (langs, reach, seed, plan) not in _MODELS]  # fmt: skip
-    searches = [key for key in dict.fromkeys((*key[:2], plan) for key in missing)
-                if key not in _RATES]  # fmt: skip
-    cost = len(FACTORS) * plan.search_steps
+    with_seeds = budget.search_seeds
+    keys = dict.fromkeys((*key[:2], plan, with_seeds) for key in missing)
+    searches = [key for key in keys if key not in _RATES]
+    cost = len(FACTORS) * len(with_seeds) * plan.search_steps
     report = budget.step_counter(cost * len(searches) + plan.steps * len(missing), 0.98)
     report(0, "translators")
     found = map_processes(_search, searches, budget.jobs)
     for search, rates in zip(searches, found, strict=True):
         _RATES[search] = rates
         report(cost, f"{'→'.join(search[0])}, search for a rate")
-    items = [(*key, _RATES[*key[:2], plan].best) for key in missing]
+    items = [(*key, _RATES[*key[:2], plan, with_seeds].best) for key in missing]
     for key, state in zip(missing, map_processes(_learn, items, budget.jobs), strict=True):
         _MODELS[key] = untrained_translator(key[0], key[2])
         load_state(_MODELS[key], state)
         report(plan.steps, f"{'→'.join(key[0])}, seed {key[2]}")
     return [
-        ([_MODELS[langs, reach, seed, plan] for seed in seeds], _RATES[langs, reach, plan])
+        (
+            [_MODELS[langs, reach, seed, plan] for seed in seeds],
+            _RATES[langs, reach, plan, with_seeds],
+        )
         for langs, reach, seeds in sides
     ]
 
 
-def _search(langs: Langs, reach: Reach, plan: TranslatorPlan) -> RateSearch:
+def _search(langs: Langs, reach: Reach, plan: TranslatorPlan, seeds: tuple[int, ...]) -> RateSearch:
     steps = plan.search_steps
     return search_factor(
-        lambda factor: _train(langs, reach, SEARCH_SEED, plan, steps, factor)[1], steps
+        lambda factor, seed: _train(langs, reach, seed, plan, steps, factor)[1], seeds, steps
     )
 
 

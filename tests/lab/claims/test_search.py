@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glasshead.errors import NotFiniteError
-from glasshead.lab.claims.claim import SEARCH_SEED, Budget
+from glasshead.lab.claims.claim import OTHER_SEARCH_SEEDS, SEARCH_SEEDS, Budget, result_seeds
 from glasshead.lab.claims.search import (
     BURST,
     LADDER,
@@ -25,7 +25,7 @@ BUDGET = Budget(quick=True, seeds=(3, 5))
 
 @given(st.floats(-5, 0))
 def test_the_best_of_a_valley_is_found_however_far_it_lies(valley):
-    found = search_outward(lambda lr: abs(math.log10(lr) - valley), RATES)
+    found = search_outward(lambda lr, seed: abs(math.log10(lr) - valley), (1,), RATES)
     nearest = min(LADDER, key=lambda lr: abs(math.log10(lr) - valley))
     assert found.best == nearest
     assert found.at_edge is (nearest in (LADDER[0], LADDER[-1]))
@@ -33,12 +33,12 @@ def test_the_best_of_a_valley_is_found_however_far_it_lies(valley):
 
 
 def test_no_more_is_tried_than_it_takes_to_see_that_the_best_is_inside():
-    assert set(search_outward(lambda lr: abs(lr - 0.003), RATES).scores) == set(RATES)
-    assert set(search_outward(lambda lr: abs(lr - 0.01), RATES).scores) == {*RATES, 0.03}
+    assert set(search_outward(lambda lr, seed: abs(lr - 0.003), (1,), RATES).scores) == set(RATES)
+    assert set(search_outward(lambda lr, seed: abs(lr - 0.01), (1,), RATES).scores) == {*RATES, 0.03}
 
 
 def test_rates_that_fail_are_left_for_lower_ones():
-    tried = search_outward(lambda lr: math.nan if lr > 2e-4 else 7.0, RATES)
+    tried = search_outward(lambda lr, seed: math.nan if lr > 2e-4 else 7.0, (1,), RATES)
     assert tried.best == LADDER[0]
     assert tried.evidence()["tried"]["0.01"] is None
 
@@ -53,12 +53,37 @@ def test_each_side_gets_its_best_rate_and_results_no_seed_of_the_search():
     found = compare_at_best_rates(BUDGET, ("fast", "slow"), run, lambda score: score)
     assert (found["fast"].lr, found["slow"].lr) == (0.01, 0.001)
     assert [lr for side, lr, seed in seen if seed in (3, 5)] == [0.01, 0.01, 0.001, 0.001]
-    assert {seed for _, _, seed in seen} == {SEARCH_SEED, 3, 5}
-    assert [lr for side, lr, seed in seen if (side, seed) == ("slow", SEARCH_SEED)] == [
+    assert {seed for _, _, seed in seen} == {SEARCH_SEEDS[0], 3, 5}
+    assert [lr for side, lr, seed in seen if (side, seed) == ("slow", SEARCH_SEEDS[0])] == [
         *RATES,
         0.0003,
     ]
     assert found["slow"].evidence()["best"] == 0.001
+
+
+def test_the_mean_over_three_seeds_decides_and_results_have_none_of_them():
+    full, scores, seen = Budget(quick=False, seeds=result_seeds(5)), {}, []
+    assert len(full.search_seeds) == 3
+    assert not set(full.search_seeds) & set(full.seeds)
+    assert not set(SEARCH_SEEDS) & {*OTHER_SEARCH_SEEDS, *full.seeds}
+    # One lucky seed is best at 0.01, the mean at 0.003.
+    scores = {1e-3: (5, 5, 5), 3e-3: (2, 2, 2), 1e-2: (0, 9, 9)}
+
+    def run(side, lr, seed):
+        seen.append((lr, seed))
+        return scores[lr][SEARCH_SEEDS.index(seed)] if seed in SEARCH_SEEDS else 1.0
+
+    found = compare_at_best_rates(full, ("one",), run, lambda score: score)["one"]
+    assert found.lr == 0.003
+    assert [lr for lr, seed in seen if seed in full.seeds] == [0.003] * 5
+    assert found.evidence()["seeds"] == list(SEARCH_SEEDS)
+
+
+def test_a_rate_that_fails_with_one_seed_of_the_search_is_not_the_best():
+    def score(lr, seed):
+        return math.nan if (lr, seed) == (3e-3, 2) else abs(lr - 3e-3)
+
+    assert search_outward(score, (1, 2, 3), RATES).best == 1e-3
 
 
 def nan_above(limit):
