@@ -25,10 +25,10 @@ from glasshead.lab.claims.readers import (
     untrained_reader,
 )
 from glasshead.lab.claims.search import caution
-from glasshead.lab.claims.stats import at_least, cohens_d, difference, mean
-from glasshead.lab.claims.verdict import Verdict
+from glasshead.lab.claims.stats import Interval, at_least, cohens_d, difference, mean
+from glasshead.lab.claims.verdict import Verdict, not_learned
 from glasshead.lab.referents import Truth, head_figures
-from glasshead.lab.texts import join_sentences, read_texts
+from glasshead.lab.texts import Words, join_sentences, join_words, read_texts
 from glasshead.model.transformer import Reader
 from glasshead.text.tinyworld import Story, World
 from glasshead.text.tinyworld.lexicon import NOUNS, PLACES
@@ -122,15 +122,7 @@ def judge(evidence: Evidence) -> Finding:
     }
 
     def shows(key: str) -> bool | None:
-        """None: the intervals do not tell."""
-        of = means[key]
-        reached = [
-            at_least(interval, least)
-            for interval, least in (
-                (of["share"], SHARE), (of["weight"], WEIGHT), (raised[key], ABOVE)
-            )
-        ]  # fmt: skip
-        return False if False in reached else None if None in reached else True
+        return _shows(means[key]["share"], means[key]["weight"], raised[key])
 
     fewer, lighter = (difference(found[NAME][w], found[GENDER][w]) for w in ("share", "weight"))
     top = [
@@ -138,16 +130,22 @@ def judge(evidence: Evidence) -> Finding:
         for row in found[NAME]["sentence"]
     ]
     learned = {key: means[key]["accuracy"].low >= LEARNED for key in (NAME, GENDER)}
+    other_optimizer = _with_adamw(found)
+    task = shows(GENDER) is False and max(fewer.low, lighter.low) > FEWER
+    why = Words("", "")
     if learned[NAME] and (shows(NAME) is False or 2 * sum(top) <= len(top)):
         verdict = Verdict.FAILS
-    elif not all(learned.values()) or shows(NAME) is None:
+    elif not all(learned.values()):
+        behind = next(task for task, yes in learned.items() if not yes)
+        verdict, why = Verdict.UNCLEAR, not_learned(TEXTS[f"reader.{behind}"])
+    elif shows(NAME) is None:
         verdict = Verdict.UNCLEAR
-    elif shows(GENDER):
-        verdict = Verdict.HOLDS
-    elif shows(GENDER) is False and max(fewer.low, lighter.low) > FEWER:
+    elif task or (shows(GENDER) and other_optimizer is False):
         verdict = Verdict.HOLDS_WHEN
     else:
-        verdict = Verdict.UNCLEAR
+        verdict = Verdict.HOLDS if shows(GENDER) else Verdict.UNCLEAR
+    conditions = ["task"] * task + ["muon"] * (other_optimizer is False)
+    when = join_words((TEXTS[f"when.{name}"] for name in conditions), " and ", "、")
     numbers: Numbers = {f"{what}, {key}": means[key][what] for key in found for what in FIGURES}
     numbers |= {
         "chance": evidence["chance"],
@@ -160,7 +158,7 @@ def judge(evidence: Evidence) -> Finding:
         ),
         "document's sentence, readers that look at the kitten": sum(top) / len(top),
     }
-    words = [TEXTS["only_when"]] if verdict is Verdict.HOLDS_WHEN else []
+    words = [TEXTS["only_when"].format(when=when)] if verdict is Verdict.HOLDS_WHEN else []
     fixed = {"stories": evidence["stories"], "chance": evidence["chance"]}
     words.append(TEXTS["result"].format(**fixed, **means, top=f"{sum(top)}/{len(top)}"))
     if "10" in found:
@@ -169,7 +167,24 @@ def judge(evidence: Evidence) -> Finding:
         words.append(TEXTS["between"].format(shares=shares, adamw=adamw))
     rates = {task: found[task]["rate"] for task in (NAME, GENDER)}
     words.append(caution(rates, {task: TEXTS[f"rate.{task}"] for task in rates}))
-    return Finding(verdict, join_sentences(words), numbers, TEXTS["when"])
+    return Finding(verdict, join_sentences(words), numbers, when, why)
+
+
+def _shows(share: Interval, weight: Interval, raised: Interval) -> bool | None:
+    """Return whether a reader's best head shows the word; None if the intervals do not tell."""
+    pairs = ((share, SHARE), (weight, WEIGHT), (raised, ABOVE))
+    reached = [at_least(interval, least) for interval, least in pairs]
+    return False if False in reached else None if None in reached else True
+
+
+def _with_adamw(found: Mapping[str, Any]) -> bool | None:
+    """Return whether the reader that names the word shows it when trained with AdamW; None if it
+    was not measured, has not learned, or the intervals do not tell."""
+    one = found.get(f"{NAME}, adamw")
+    if one is None or mean(one["accuracy"]).low < LEARNED:
+        return None
+    start = found["untrained"]["share"][: len(one["share"])]
+    return _shows(mean(one["share"]), mean(one["weight"]), difference(one["share"], start))
 
 
 def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:

@@ -20,8 +20,8 @@ from glasshead.lab.claims.models import (
 from glasshead.lab.claims.search import RATES, SEARCH_WORDS, caution, compare_at_best_rates
 from glasshead.lab.claims.stats import difference, geometric_mean, longest_run, mean
 from glasshead.lab.claims.training import Plateau, fit, run_parts
-from glasshead.lab.claims.verdict import Verdict
-from glasshead.lab.texts import join_sentences, join_words, read_texts
+from glasshead.lab.claims.verdict import Verdict, not_learned
+from glasshead.lab.texts import Words, join_sentences, join_words, read_texts
 from glasshead.model.gpt import GPT, GPTConfig
 
 __all__ = ["CLAIM", "judge", "measure"]
@@ -222,7 +222,11 @@ def judge(evidence: Evidence) -> Finding:
         },
         **{f"{side}, {first} apart": value for side, value in near.items()},
     }
-    return Finding(verdict, join_sentences(words), numbers, TEXTS["when"])
+    why = Words("", "")
+    if not both_learned:
+        behind = next(side for side in ("attention", "lstm") if not learned[side])
+        why = not_learned(TEXTS[f"side.{behind}"])
+    return Finding(verdict, join_sentences(words), numbers, TEXTS["when"], why)
 
 
 def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:

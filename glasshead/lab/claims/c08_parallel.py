@@ -11,7 +11,7 @@ from glasshead.attention.cache import FixedCache
 from glasshead.lab.claims.claim import Budget, Claim, Evidence, Finding, Numbers
 from glasshead.lab.claims.drawing import AGAINST, FOR, GREY, OTHER, draw_band, style_axes
 from glasshead.lab.claims.models import LSTMReader, count_parameters, match_parameters
-from glasshead.lab.claims.stats import Interval, mean, ratio
+from glasshead.lab.claims.stats import Interval, at_least, mean, ratio
 from glasshead.lab.claims.timing import Work, time_by_turns
 from glasshead.lab.claims.verdict import Verdict, judge_cases
 from glasshead.lab.texts import Words, join_sentences, join_words, read_texts
@@ -142,9 +142,7 @@ def judge(evidence: Evidence) -> Finding:
         for kind in KINDS
     }
     cells = [faster[kind][T] for kind in TRAINING for T in lengths]
-    verdict = judge_cases(
-        [one.low > FASTER for one in cells], all(one.high < FASTER for one in cells)
-    )
+    verdict = judge_cases([at_least(one, FASTER) for one in cells])
     one, full, writing = (faster[kind] for kind in KINDS)
     first, last, best = lengths[0], lengths[-1], max(lengths, key=lambda T: one[T].value)
     at_best = lengths.index(best)
@@ -189,7 +187,9 @@ def judge(evidence: Evidence) -> Finding:
         for T, value in some.items()
     }
     some = [TEXTS[f"when.{kind}"].format(lengths=at) for kind, at in lists.items() if at]
-    when = join_words(some, " or ", "，或者")
+    when = TEXTS["when.on"].format(
+        cases=join_words(some, " or ", "，或者"), device=TEXTS[f"when.{device}"]
+    )
     return Finding(verdict, join_sentences(words), numbers, when)
 
 

@@ -28,7 +28,7 @@ from glasshead.lab.claims.models import (
 from glasshead.lab.claims.search import BURST, RATES, SEARCH_WORDS, caution, compare_at_best_rates
 from glasshead.lab.claims.stats import Interval, difference, longest_run, mean
 from glasshead.lab.claims.training import fit, run_parts
-from glasshead.lab.claims.verdict import POSITIVE, Verdict, combine_verdicts
+from glasshead.lab.claims.verdict import POSITIVE, Verdict, combine_verdicts, not_learned
 from glasshead.lab.texts import Words, join_sentences, join_words, read_texts
 from glasshead.model.transformer import Memory, Transformer, TransformerConfig
 
@@ -197,6 +197,8 @@ class TaskOutcome:
             if beyond.low > THROUGH:
                 return Verdict.HOLDS
             return Verdict.HOLDS_WHEN if beyond.high < THROUGH else Verdict.UNCLEAR
+        if not self.long["attention"].low > THROUGH:
+            return Verdict.UNCLEAR  # attention has not learned the task that it is to do better
         return Verdict.FAILS if self.apart.high < APART else Verdict.UNCLEAR
 
 
@@ -217,8 +219,8 @@ def judge(evidence: Evidence) -> Finding:
                 far=[one.reached[side] for side in SIDES],
             )
         )  # fmt: skip
-        if one.verdict is Verdict.FAILS and one.long["attention"].high < THROUGH:
-            words.append(TEXTS["longest_not_learned"])
+        if one.learned and not one.long["attention"].low > THROUGH:
+            words.append(TEXTS["longest_not_learned"].format(longest=longest))
         if not one.learned:
             words.append(TEXTS["shortest_not_learned"].format(first=first))
         numbers |= {
@@ -244,7 +246,13 @@ def judge(evidence: Evidence) -> Finding:
         }
         words.append(caution(evidence["tasks"][task]["rates"], names))
     verdict = combine_verdicts([one.verdict for one in found.values()])
-    return Finding(verdict, join_sentences(words), numbers, _condition(found))
+    behind = next((task for task, one in found.items() if one.verdict is Verdict.UNCLEAR), None)
+    why = Words("", "")
+    if behind is not None and (
+        not found[behind].learned or not found[behind].long["attention"].low > THROUGH
+    ):
+        why = not_learned(TEXTS["both_sides"].format(task=TEXTS[f"task.{behind}"]))
+    return Finding(verdict, join_sentences(words), numbers, _condition(found), why)
 
 
 def _condition(found: Mapping[str, TaskOutcome]) -> Words:

@@ -22,7 +22,7 @@ from glasshead.lab.claims.translators import (
     train_translators,
     untrained_translator,
 )
-from glasshead.lab.claims.verdict import Verdict
+from glasshead.lab.claims.verdict import Verdict, not_learned
 from glasshead.lab.texts import Words, join_sentences, read_texts
 from glasshead.text.tinyworld import Story, World
 
@@ -199,7 +199,8 @@ def judge(evidence: Evidence) -> Finding:
         more = difference(cross["points moved"], controls[hardest])
         handles.append(at_least(gain, HANDLES))
         seen.append(at_least(more, SEEN))
-        learned &= all(mean(arm["right kept"]).low >= LEARNED for arm in (cross, neither))
+        # The other arm is crippled on purpose: what it has not learned is the result.
+        learned &= mean(cross["right kept"]).low >= LEARNED
         for arm, figures in found["arms"].items():
             for name, values in figures.items():
                 if name not in ("example", "rate"):
@@ -237,7 +238,8 @@ def judge(evidence: Evidence) -> Finding:
         words.append(TEXTS["only_for"].format(pairs=where))
     for langs, found in evidence["pairs"].items():
         words += _describe_pair(langs.replace(",", "→"), found)
-    return Finding(verdict, join_sentences(words), numbers, when)
+    why = Words("", "") if learned else not_learned(TEXTS["free_side"])
+    return Finding(verdict, join_sentences(words), numbers, when, why)
 
 
 def _describe_pair(arrow: str, found: Mapping[str, Any]) -> list[Words]:

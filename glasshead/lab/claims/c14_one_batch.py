@@ -13,7 +13,7 @@ from glasshead.attention.mask import Mask
 from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.lab.claims.claim import Budget, Claim, Evidence, Finding, Numbers
 from glasshead.lab.claims.drawing import FOR, GREY, annotate, style_axes
-from glasshead.lab.claims.stats import ratio
+from glasshead.lab.claims.stats import at_least, ratio
 from glasshead.lab.claims.timing import time_by_turns
 from glasshead.lab.claims.verdict import Verdict, judge_cases
 from glasshead.lab.texts import join_sentences, join_words, read_texts
@@ -126,9 +126,7 @@ def judge(evidence: Evidence) -> Finding:
         for at, size in enumerate(evidence["sizes"])
     }
     won = [key for key, value in found.items() if value.low >= FASTER]
-    verdict = judge_cases(
-        [key in won for key in found], all(value.high < FASTER for value in found.values())
-    )
+    verdict = judge_cases([at_least(value, FASTER) for value in found.values()])
     each = {
         kind: ", ".join(
             f"{B}×{T}: {found[kind, (B, T)]:.2f}" for B, T in map(tuple, evidence["sizes"])

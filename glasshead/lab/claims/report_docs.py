@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from glasshead.lab.claims import claim_modules, load_claim
 from glasshead.lab.claims.errata import ERRATA
+from glasshead.lab.claims.margins import find_margins
 from glasshead.lab.claims.report_words import (
     LADDER_COLUMNS,
     TEXTS,
@@ -19,6 +20,7 @@ from glasshead.lab.claims.report_words import (
 )
 from glasshead.lab.claims.stats import Interval
 from glasshead.lab.claims.store import StoredResult
+from glasshead.lab.claims.verdict import VERDICTS
 from glasshead.lab.texts import LANGUAGES, Language, texts_in
 
 __all__ = ["format_number", "pages"]
@@ -34,6 +36,7 @@ def pages(claims: Mapping[int, StoredResult], ladder: Ladder | None) -> dict[str
         parts = {
             "claims": _table(claims, ladder, lang, end, say),
             "claims/errata": _errata(lang, say),
+            "claims/margins": _margins(claims, lang, end, say),
             **{f"claims/{n:02}": _claim(n, one, lang, say) for n, one in claims.items()},
         }
         if ladder is not None:
@@ -67,7 +70,7 @@ def _table(
     missing = [n for n in claim_modules() if n not in claims]
     if missing:
         yield from ("", say["missing"].format(which=", ".join(map(str, missing))))
-    more = [f"[{say['errata']}](claims/errata.{end})"]
+    more = [f"[{say[name]}](claims/{name}.{end})" for name in ("margins", "errata")]
     if ladder is not None:
         more.append(f"[{say['ladder']}](claims/ladder.{end})")
     yield from ("", f"{say['more']}{' · '.join(more)}", "")
@@ -105,6 +108,26 @@ def _ladder(ladder: Ladder, lang: Language, say: Say) -> Iterator[str]:
     yield "|---|---|--:|--:|--:|--:|"
     for row in ladder_rows(ladder):
         yield f"| {' | '.join(cell[lang] for cell in row)} |"
+
+
+def _margins(
+    claims: Mapping[int, StoredResult], lang: Language, end: str, say: Say
+) -> Iterator[str]:
+    yield from (f"# {say['margins']}", "", say["margins_lead"], "")
+    columns = ("claim", "verdict", "threshold", "value", "stays", "else")
+    yield f"| {' | '.join(say[name] for name in columns)} |"
+    yield "|---|---|---|--:|--:|---|"
+    for n, result in claims.items():
+        verdict = VERDICTS[result.finding.verdict][lang]
+        for at, margin in enumerate(find_margins(n, result.evidence)):
+            low, high = margin.span
+            others = "; ".join(
+                f"×{factor:g}: {VERDICTS[other][lang]}" for factor, other in margin.others.items()
+            )
+            first = (f"[{n}]({n:02}.{end})", verdict) if at == 0 else ("", "")
+            stays = f"×{low:g} – ×{high:g}"
+            cells = (*first, f"`{margin.name}`", f"{margin.value:g}", stays, others)
+            yield f"| {' | '.join(cells)} |"
 
 
 def _errata(lang: Language, say: Say) -> Iterator[str]:

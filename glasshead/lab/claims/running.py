@@ -31,10 +31,11 @@ __all__ = ["ClaimsPlan", "expected_seconds", "measure_claims", "suffices"]
 EXPECTED: dict[int, tuple[float, float]] = {
     1: (1, 5), 2: (1, 2), 3: (1, 8), 4: (1, 1), 5: (60, 540), 6: (23, 430), 7: (15, 140),
     8: (7, 50), 9: (10, 290), 10: (57, 400), 11: (40, 400), 12: (3, 15), 13: (1, 1), 14: (4, 41),
-    15: (44, 620), 16: (15, 450), 17: (37, 290), 18: (53, 510), 19: (10, 210),
+    15: (44, 620), 16: (15, 450), 17: (37, 290), 18: (53, 510), 19: (10, 210), 20: (40, 330),
+    21: (1, 5), 22: (5, 30), 23: (10, 60), 24: (30, 280), 25: (50, 550),
 }  # fmt: skip
-# These use the same readers, which a process trains once.
-SHARED = (5, 9, 12)
+# These use the same models, which a process trains once.
+SHARED = ((5, 9, 12), (20, 21, 22, 23, 24))
 # These measure time: nothing runs beside them, and they may use every core.
 TIMED = frozenset({8, 14})
 # These have parts that do not depend on each other: the number of processes that they can use.
@@ -157,9 +158,10 @@ def _units(numbers: Sequence[int], plan: ClaimsPlan) -> list[list[int]]:
     >>> _units([1, 5, 6, 9, 12], ClaimsPlan(Path("runs"), quick=True))
     [[5, 9, 12], [6], [1]]
     """
-    together = [number for number in numbers if number in SHARED]
-    units = [together] if together else []
-    units += [[number] for number in numbers if number not in SHARED]
+    groups = [[number for number in numbers if number in group] for group in SHARED]
+    shared = [number for group in groups for number in group]
+    units = [group for group in groups if group]
+    units += [[number] for number in numbers if number not in shared]
     return sorted(units, key=lambda unit: -sum(expected_seconds(n, plan) for n in unit))
 
 

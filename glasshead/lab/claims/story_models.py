@@ -30,14 +30,14 @@ class StoryPlan:
     """What is trained: a GPT of `MODEL` with these settings changed."""
 
     steps: int
-    block: int = 64
+    block: int = 32
     batch_size: int = 16
     change: tuple[tuple[str, Any], ...] = ()
     rates: tuple[float, ...] = RATES
 
     @classmethod
     def of(cls, budget: Budget, **change: Any) -> "StoryPlan":
-        return cls(150 if budget.quick else 600, change=tuple(sorted(change.items())))
+        return cls(150 if budget.quick else 400, change=tuple(sorted(change.items())))
 
 
 @dataclass(frozen=True)
