@@ -27,7 +27,7 @@ from glasshead.lab.claims.models import (
 )
 from glasshead.lab.claims.search import BURST, RATES, SEARCH_WORDS, caution, compare_at_best_rates
 from glasshead.lab.claims.stats import Interval, difference, longest_run, mean
-from glasshead.lab.claims.training import fit, run_parts
+from glasshead.lab.claims.training import Plateau, fit, run_parts
 from glasshead.lab.claims.verdict import POSITIVE, Verdict, combine_verdicts, not_learned
 from glasshead.lab.texts import Words, join_sentences, join_words, read_texts
 from glasshead.model.transformer import Memory, Transformer, TransformerConfig
@@ -70,7 +70,7 @@ def measure(
 ) -> Evidence:
     """`attention`: what fixed vectors are compared with. Trained on up to `longest` symbols."""
     longest = longest or (16 if budget.quick else 24)
-    steps = steps or (400 if budget.quick else 1000)
+    steps = steps or (400 if budget.quick else 4000)
     lengths = sorted({1, *(max(1, longest * n // 8) for n in (1, 2, 3, 4, 6, 8, 10, 12, 16))})
     items = [(task, attention, lengths, longest, steps, rates) for task in tasks]
     found = run_parts(budget, _learn_task, items)
@@ -109,30 +109,34 @@ def _learn_task(
     rates: Sequence[float],
 ) -> dict[str, Any]:
     """Train all sides on one task: the search, and the accuracy by side, length and seed."""
-    makers = _makers(attention)
+    makers, plateau = _makers(attention), Plateau(max(20, steps // 8))
 
-    def run(side: str, lr: float, seed: int) -> tuple[float, list[float]]:
-        model = build_seeded(seed, makers[side])
+    def run(side: str, lr: float, seed: int) -> tuple[float, list[float], bool]:
+        model, losses = build_seeded(seed, makers[side]), list[float]()
 
         def loss(step: int) -> Tensor:
             source, target_in, target = _sentences(task, longest, None, B, seed, step)
-            return F.cross_entropy(model(source, target_in).flatten(0, 1), target.flatten())
+            value = F.cross_entropy(model(source, target_in).flatten(0, 1), target.flatten())
+            losses.append(value.item())
+            return value
 
-        fit(model, loss, lr=lr, steps=steps)
+        fit(model, loss, lr=lr, steps=steps, done=lambda step: plateau.reached(losses))
+        ended = plateau.reached(losses)
         with torch.no_grad():
             last = torch.stack([loss(10**6 + n) for n in range(20)]).mean().item()
-        return last, [_accuracy(model, task, n, seed) for n in lengths]
+        return last, [_accuracy(model, task, n, seed) for n in lengths], ended
 
-    failed = (BURST, [0.0] * len(lengths))
+    failed = (BURST, [0.0] * len(lengths), True)
     found = compare_at_best_rates(
         budget, tuple(SIDES), run, lambda result: result[0], rates, failed=failed
     )
     return {
         "rates": {side: one.evidence() for side, one in found.items()},
         "accuracy": {
-            side: [list(values) for values in zip(*(acc for _, acc in one.results), strict=True)]
+            side: [list(values) for values in zip(*(acc for _, acc, _ in one.results), strict=True)]
             for side, one in found.items()
         },
+        "plateau": {side: [ended for *_, ended in one.results] for side, one in found.items()},
     }
 
 
@@ -165,6 +169,7 @@ class TaskOutcome:
     apart: Interval  # attention minus the better fixed vector, at the longest
     falls: Interval  # what that vector loses from the shortest to the longest
     learned: bool  # the shortest, by attention and by that vector
+    ended: bool  # attention's training went to a plateau
 
     @classmethod
     def of(cls, evidence: Evidence, task: str) -> "TaskOutcome":
@@ -172,6 +177,7 @@ class TaskOutcome:
         at = lengths.index(evidence["longest"])
         means = {side: [mean(values) for values in accuracy[side]] for side in SIDES}
         short, long, beyond = ({side: means[side][n] for side in SIDES} for n in (0, at, -1))
+        ended = evidence["tasks"][task].get("plateau", {}).get("attention", [False])
         # The better of the fixed vectors.
         fixed = max(("one vector", "lstm"), key=lambda side: long[side].value)
         return cls(
@@ -185,7 +191,13 @@ class TaskOutcome:
             difference(accuracy["attention"][at], accuracy[fixed][at]),
             difference(accuracy[fixed][0], accuracy[fixed][at]),
             all(short[side].low > THROUGH for side in ("attention", fixed)),
+            all(ended),
         )
+
+    @property
+    def undertrained(self) -> bool:
+        """Whether attention has not learned the longest and could have gone on learning."""
+        return not self.ended and not self.long["attention"].low > THROUGH
 
     @property
     def verdict(self) -> Verdict:
@@ -197,8 +209,8 @@ class TaskOutcome:
             if beyond.low > THROUGH:
                 return Verdict.HOLDS
             return Verdict.HOLDS_WHEN if beyond.high < THROUGH else Verdict.UNCLEAR
-        if not self.long["attention"].low > THROUGH:
-            return Verdict.UNCLEAR  # attention has not learned the task that it is to do better
+        if self.undertrained:
+            return Verdict.UNCLEAR
         return Verdict.FAILS if self.apart.high < APART else Verdict.UNCLEAR
 
 
@@ -219,7 +231,7 @@ def judge(evidence: Evidence) -> Finding:
                 far=[one.reached[side] for side in SIDES],
             )
         )  # fmt: skip
-        if one.learned and not one.long["attention"].low > THROUGH:
+        if one.learned and one.undertrained:
             words.append(TEXTS["longest_not_learned"].format(longest=longest))
         if not one.learned:
             words.append(TEXTS["shortest_not_learned"].format(first=first))
@@ -248,9 +260,7 @@ def judge(evidence: Evidence) -> Finding:
     verdict = combine_verdicts([one.verdict for one in found.values()])
     behind = next((task for task, one in found.items() if one.verdict is Verdict.UNCLEAR), None)
     why = Words("", "")
-    if behind is not None and (
-        not found[behind].learned or not found[behind].long["attention"].low > THROUGH
-    ):
+    if behind is not None and (not found[behind].learned or found[behind].undertrained):
         why = not_learned(TEXTS["both_sides"].format(task=TEXTS[f"task.{behind}"]))
     return Finding(verdict, join_sentences(words), numbers, _condition(found), why)
 

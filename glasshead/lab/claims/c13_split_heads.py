@@ -61,12 +61,12 @@ def _kept_bytes(layer: MultiHeadAttention, x: Tensor) -> int:
     """Return the memory of what a forward pass keeps for the backward pass."""
     kept: dict[int, int] = {}  # by address: views share their memory
 
-    def note(tensor: Tensor) -> Tensor:
+    def count_storage(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    with saved_tensors_hooks(note, lambda tensor: tensor):
+    with saved_tensors_hooks(count_storage, lambda tensor: tensor):
         out = layer(x.requires_grad_(), mask=CAUSAL)  # noqa: F841, alive while it is counted
         return sum(kept.values())
 

@@ -11,7 +11,7 @@ from glasshead.attention.cache import Cache
 from glasshead.lab.claims.claim import Budget, Claim, Evidence, Finding, Numbers
 from glasshead.lab.claims.drawing import AGAINST, FOR, OTHER, draw_band, draw_bar, style_axes
 from glasshead.lab.claims.stats import mean, ratio
-from glasshead.lab.claims.story_models import StoryPlan, train_story_models, unseen
+from glasshead.lab.claims.story_models import StoryPlan, train_story_models, unseen_windows
 from glasshead.lab.claims.verdict import Verdict
 from glasshead.lab.texts import join_sentences, read_texts
 from glasshead.model.gpt import GPT
@@ -44,7 +44,7 @@ def measure(
     plan = plan or StoryPlan.of(budget)
     lengths = lengths or (LENGTHS[:2] if budget.quick else LENGTHS)
     trained = train_story_models(budget, plan)
-    prompts = unseen(PROMPTS, PROMPT)[:, :PROMPT]
+    prompts = unseen_windows(PROMPTS, PROMPT)[:, :PROMPT]
     found: dict[str, Any] = {kind: {name: [] for name in ("differ", "apart")} for kind in KINDS}
     seconds: dict[str, list[list[float]]] = {"cached": [], "again": []}
     for n, model in enumerate(trained.models):
@@ -52,13 +52,13 @@ def measure(
         for kind in KINDS:
             copy = _in_type(model, getattr(torch, kind))
             longest = max(lengths) if kind == "float32" else min(64, max(lengths))
-            with_cache, _ = _write(copy, prompts, longest, caches)
-            without, _ = _write(copy, prompts, longest, None)
+            with_cache, _ = _continue_texts(copy, prompts, longest, caches)
+            without, _ = _continue_texts(copy, prompts, longest, None)
             differ = (with_cache != without).any(1).float().mean().item()
             found[kind]["differ"].append(differ)
             found[kind]["apart"].append(_apart(copy, without, caches))
         times = [
-            [_write(model, prompts[:1], length, which)[1] for length in lengths]
+            [_continue_texts(model, prompts[:1], length, which)[1] for length in lengths]
             for which in (caches, None)
         ]
         for side, values in zip(seconds, times, strict=True):
@@ -79,7 +79,9 @@ def _in_type(model: GPT, dtype: torch.dtype) -> GPT:
 
 
 @torch.no_grad()
-def _write(model: GPT, prompts: Tensor, length: int, make: Caches | None) -> tuple[Tensor, float]:
+def _continue_texts(
+    model: GPT, prompts: Tensor, length: int, make: Caches | None
+) -> tuple[Tensor, float]:
     """Write the likeliest tokens; return them and the processor time."""
     start = time.process_time()
     ids, caches = prompts, make(model) if make else None

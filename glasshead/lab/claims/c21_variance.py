@@ -16,7 +16,7 @@ from glasshead.lab.claims.story_models import (
     StoryPlan,
     has_learned,
     train_story_models,
-    unseen,
+    unseen_windows,
     untrained,
 )
 from glasshead.lab.claims.verdict import Verdict, judge_cases, not_learned
@@ -41,7 +41,7 @@ def measure(
 ) -> Evidence:
     plan = plan or StoryPlan.of(budget)
     trained = train_story_models(budget, plan)
-    ids = unseen(ROWS, plan.block)[:, :-1]
+    ids = unseen_windows(ROWS, plan.block)[:, :-1]
     found: dict[str, list[list[float]]] = {case: [] for case in CASES}
     for seed, model in zip(budget.seeds, trained.models, strict=True):
         D = model.config.d_model // model.config.n_heads

@@ -15,7 +15,7 @@ from glasshead.lab.claims.story_models import (
     StoryPlan,
     has_learned,
     train_story_models,
-    unseen,
+    unseen_windows,
 )
 from glasshead.lab.claims.verdict import Verdict, not_learned
 from glasshead.lab.texts import Words, join_sentences, read_texts
@@ -50,7 +50,7 @@ def measure(
 ) -> Evidence:
     """`combine`: how the maps of all layers become one row."""
     trained = train_story_models(budget, plan or StoryPlan.of(budget))
-    ids = unseen(32 if budget.quick else ROWS, LENGTH)
+    ids = unseen_windows(32 if budget.quick else ROWS, LENGTH)
     found: dict[str, list[float]] = {name: [] for name in MAPS}
     for n, model in enumerate(trained.models):
         budget.progress(0.9 + 0.1 * n / len(trained.models), f"seed {budget.seeds[n]}")

@@ -15,7 +15,7 @@ from glasshead.lab.claims.story_models import (
     has_learned,
     text_losses,
     train_story_models,
-    unseen,
+    unseen_windows,
 )
 from glasshead.lab.claims.verdict import Verdict, not_learned
 from glasshead.lab.texts import Words, join_sentences, read_texts
@@ -55,7 +55,7 @@ def measure(
     """`score`: how important each head is."""
     plan = plan or StoryPlan.of(budget)
     trained = train_story_models(budget, plan)
-    windows = unseen(2 * ROWS, plan.block)
+    windows = unseen_windows(2 * ROWS, plan.block)
     chosen_on, measured_on = windows[::2], windows[1::2]
     found: dict[str, list[list[float]]] = {name: [] for name in ORDERS}
     for n, (seed, model) in enumerate(zip(budget.seeds, trained.models, strict=True)):

@@ -17,7 +17,7 @@ from glasshead.lab.claims.story_models import (
     has_learned,
     losses_at,
     train_story_models,
-    unseen,
+    unseen_windows,
 )
 from glasshead.lab.claims.verdict import Verdict, judge_cases, not_learned
 from glasshead.lab.texts import Words, join_sentences, join_words, read_texts
@@ -53,7 +53,7 @@ def measure(
     }
     worse: dict[str, list[list[float]]] = {arm: [[] for _ in times] for arm in ARMS}
     for at, factor in enumerate(times):
-        ids = unseen(ROWS, factor * plan.block)
+        ids = unseen_windows(ROWS, factor * plan.block)
         for arm in ARMS:
             made = trained["alibi" if arm == "alibi" else "rotary"]
             for model in made.models:

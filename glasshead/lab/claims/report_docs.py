@@ -13,10 +13,10 @@ from glasshead.lab.claims.report_words import (
     TEXTS,
     Ladder,
     describe_ladder,
+    describe_rules,
     describe_run,
     ladder_rows,
     lead,
-    notes,
 )
 from glasshead.lab.claims.stats import Interval
 from glasshead.lab.claims.store import StoredResult
@@ -75,8 +75,8 @@ def _table(
         more.append(f"[{say['ladder']}](claims/ladder.{end})")
     yield from ("", f"{say['more']}{' · '.join(more)}", "")
     yield from (f"## {say['rules']}", "")
-    for note in notes(claims):
-        yield f"- {note[lang]}"
+    for rule in describe_rules(claims):
+        yield f"- {rule[lang]}"
     yield from ("", f"## {say['again']}", "", say["run"])
 
 

@@ -15,10 +15,10 @@ from glasshead.lab.claims.report_words import (
     TEXTS,
     Ladder,
     describe_ladder,
+    describe_rules,
     describe_run,
     ladder_rows,
     lead,
-    notes,
 )
 from glasshead.lab.claims.store import StoredResult
 from glasshead.lab.claims.verdict import Verdict
@@ -58,7 +58,7 @@ def _head(claims: Mapping[int, StoredResult]) -> str:
     parts = [
         html_head("GLASSHEAD CLAIMS", TEXTS["title"]),
         html_words(lead(claims), "p", "lead"),
-        *(html_words(note, "p", "quiet") for note in notes(claims)),
+        *(html_words(rule, "p", "quiet") for rule in describe_rules(claims)),
     ]
     return "\n".join(parts)
 

@@ -18,10 +18,10 @@ __all__ = [
     "TEXTS",
     "Ladder",
     "describe_ladder",
+    "describe_rules",
     "describe_run",
     "ladder_rows",
     "lead",
-    "notes",
 ]
 
 TEXTS = read_texts(__file__)
@@ -47,7 +47,7 @@ def lead(claims: Mapping[int, StoredResult]) -> Words:
     return TEXTS["lead"].format(total=len(claims), counts=join_words(counts, zh="，"))
 
 
-def notes(claims: Mapping[int, StoredResult]) -> list[Words]:
+def describe_rules(claims: Mapping[int, StoredResult]) -> list[Words]:
     """Return how claims are measured and judged, and which results are of earlier rules."""
     changed = [number for number in claims if load_claim(number).tried is not None]
     found = [

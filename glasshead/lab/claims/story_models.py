@@ -11,13 +11,20 @@ from torch import Tensor
 
 from glasshead.lab.claims.claim import Budget
 from glasshead.lab.claims.search import BURST, RATES, SideResults, compare_at_best_rates
-from glasshead.lab.claims.stats import Interval, mean
-from glasshead.lab.claims.training import TextTask
+from glasshead.lab.claims.stats import mean
+from glasshead.lab.claims.training import TextTask, story_text
 from glasshead.model.gpt import GPT
 from glasshead.model.loss import next_token_loss
 from glasshead.text.batches import TextBatches
 
-__all__ = ["LEARNED", "StoryModels", "StoryPlan", "has_learned", "train_story_models", "unseen"]
+__all__ = [
+    "LEARNED",
+    "StoryModels",
+    "StoryPlan",
+    "has_learned",
+    "train_story_models",
+    "unseen_windows",
+]
 
 # Half a nat below the frequencies of characters: a model that has not learned the text says nothing
 # about what trained models do.
@@ -92,14 +99,8 @@ def has_learned(evidence: Mapping[str, Any]) -> bool:
     return below.low > LEARNED
 
 
-def below_frequencies(evidence: Mapping[str, Any]) -> Interval:
-    return mean([evidence["unigram"] - loss for loss in evidence["losses"]])
-
-
-def unseen(rows: int, length: int) -> Tensor:
+def unseen_windows(rows: int, length: int) -> Tensor:
     """Return (rows, length + 1) ids of unseen text, evenly spaced over it."""
-    from glasshead.lab.claims.training import story_text
-
     held = story_text().corpus.validation
     batches = TextBatches(held, batch_size=rows, block=length, seed=0)
     [batch] = batches.evenly_spaced(1)

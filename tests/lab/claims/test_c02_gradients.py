@@ -9,13 +9,13 @@ from glasshead.lab.claims.verdict import Verdict
 from tests.lab.claims.cases import verdict_of
 
 
-def test_it_holds_only_when_heads_are_wide():
-    assert verdict_of(CLAIM) is Verdict.HOLDS_WHEN
-
-
-def test_it_holds_where_all_heads_are_wide(monkeypatch):
-    monkeypatch.setattr(c02_gradients, "WIDTHS", (128, 256))
+def test_it_holds_with_the_large_heads_that_it_speaks_of():
     assert verdict_of(CLAIM) is Verdict.HOLDS
+
+
+def test_it_holds_only_when_heads_are_wide_if_narrow_ones_are_meant_too(monkeypatch):
+    monkeypatch.setattr(c02_gradients, "LARGE", 8)
+    assert verdict_of(CLAIM) is Verdict.HOLDS_WHEN
 
 
 def test_it_does_not_hold_when_the_scale_does_nothing():

@@ -77,6 +77,17 @@ def test_a_low_share_or_weight_refutes_it_and_an_unlearned_task_says_nothing(
     assert judge(changed(evidence, name=alike | figures, **others)).verdict is verdict
 
 
+def test_with_another_optimizer_that_does_not_show_it_the_optimizer_is_a_condition(evidence):
+    named = {k: evidence["readers"][NAME][k] for k in ("accuracy", "share", "weight")}
+    with_adamw = copy.deepcopy(evidence)
+    with_adamw["readers"]["name, adamw"] = named | {"share": [0.76]}
+    finding = judge(with_adamw)
+    assert finding.label.en.endswith("the task needs the word itself and Muon trains the reader")
+    # Also where the task makes no difference.
+    finding = judge(changed(with_adamw, gender=named))
+    assert finding.label.en == "holds only when Muon trains the reader"
+
+
 def test_no_better_than_before_training_is_not_learned_attention(evidence):
     before = {"share": evidence["readers"][NAME]["share"]}
     assert judge(changed(evidence, untrained=before)).verdict is Verdict.FAILS

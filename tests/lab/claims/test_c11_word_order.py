@@ -36,6 +36,16 @@ def test_translators_that_learned_nothing_say_nothing():
     assert judge(found).verdict is Verdict.UNCLEAR
 
 
+def test_an_arm_that_is_crippled_on_purpose_need_not_have_learned_its_task(evidence):
+    evidence = copy.deepcopy(evidence)
+    arms = evidence["pairs"]["de,en"]["arms"]
+    arms["neither"]["right kept"] = [0.5]
+    assert judge(evidence).verdict is Verdict.HOLDS
+    arms["cross"]["right kept"] = [0.5]
+    label = "cannot tell: the translator with free cross-attention did not learn its own task"
+    assert judge(evidence).label.en == label
+
+
 def test_cross_attention_that_does_no_better_than_the_control_refutes_it(evidence):
     evidence = copy.deepcopy(evidence)
     arms = evidence["pairs"]["de,en"]["arms"]

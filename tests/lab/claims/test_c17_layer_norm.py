@@ -89,8 +89,18 @@ def test_a_side_whose_loss_bursts_failed_to_train(cut):
     assert "At depth 6, 2 of 2 trainings without a norm failed." in finding.words.en
     norm[:] = none
     finding = CLAIM.judge(both)
-    assert finding.verdict is Verdict.HOLDS_WHEN
-    assert "One cannot tell at depth 6." in finding.words.en
+    assert finding.verdict is Verdict.UNCLEAR
+    assert finding.label.en == "cannot tell: the network of 6 layers did not learn its own task"
+
+
+def test_one_depth_that_holds_says_nothing_of_those_that_one_cannot_tell(cut):
+    """At depth 1 the interval contains the threshold: it may hold there too."""
+    both = shaped(cut, {1: (3.0, 1.7), 6: (4.0, 1.7)})
+    curves = both["courses"]["1"]["val"]
+    curves["norm"][1] = curves["none"][1]
+    finding = CLAIM.judge(both)
+    assert finding.verdict is Verdict.UNCLEAR
+    assert "it holds at 6 layers; at 1 intervals contain" in finding.label.en
 
 
 def test_a_norm_changes_what_is_measured():

@@ -1,5 +1,6 @@
-"""docs/claims.md says what docs/claims.json holds, and the verdicts follow from its evidence."""
+"""The pages of docs/ say what docs/claims.json holds; the verdicts follow from its evidence."""
 
+import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -7,9 +8,9 @@ import pytest
 
 from glasshead.lab.claims import load_claim
 from glasshead.lab.claims.report import read_docs
-from glasshead.lab.claims.report_docs import markdown
+from glasshead.lab.claims.report_docs import pages
 from glasshead.lab.claims.stats import Interval
-from glasshead.lab.claims.verdict import VERDICTS, Verdict
+from glasshead.lab.claims.verdict import CANNOT_TELL, VERDICTS, Verdict
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
@@ -21,9 +22,12 @@ def found():
     return read_docs(DOCS)
 
 
-def test_every_number_in_the_page_is_that_of_the_results(found):
-    written = (DOCS / "claims.md").read_text(encoding="utf-8")
-    assert written == markdown(found.claims, found.ladder)
+def test_every_number_in_the_pages_is_that_of_the_results(found):
+    wanted = pages(found.claims, found.ladder)
+    written = {name: (DOCS / name).read_text(encoding="utf-8") for name in wanted}
+    assert written == wanted
+    there = {f"claims/{path.name}" for path in (DOCS / "claims").glob("*.md")}
+    assert there == {name for name in wanted if name.startswith("claims/")}
 
 
 def test_every_verdict_follows_from_the_evidence(found):
@@ -39,13 +43,34 @@ def test_every_verdict_follows_from_the_evidence(found):
 
 def test_a_verdict_with_a_condition_names_it_in_at_most_twelve_words(found):
     for number, stored in found.claims.items():
-        label = stored.finding.label
-        if stored.finding.verdict is not Verdict.HOLDS_WHEN:
-            assert label == VERDICTS[stored.finding.verdict], number
-        else:
-            condition = label.en.removeprefix("holds only when ").split()
-            assert 1 <= len(condition) <= 12, number
-            assert "…" not in label.en + label.zh, number
+        label, verdict = stored.finding.label, stored.finding.verdict
+        if verdict not in (Verdict.HOLDS_WHEN, Verdict.UNCLEAR):
+            assert label == VERDICTS[verdict], number
+            continue
+        before = "holds only when " if verdict is Verdict.HOLDS_WHEN else "cannot tell: "
+        assert label.en.startswith(before), number
+        condition = label.en.removeprefix(before).split()
+        assert 1 <= len(condition) <= 12, number
+        assert "…" not in label.en + label.zh, number
+        assert "在在" not in label.zh, number
+
+
+def test_a_verdict_that_cannot_be_told_gives_a_reason(found):
+    for number, stored in found.claims.items():
+        if stored.finding.verdict is Verdict.UNCLEAR:
+            assert stored.finding.label != CANNOT_TELL.format(why=""), number
+
+
+def test_what_was_changed_after_a_look_has_a_date(found):
+    for number in found.claims:
+        tried = load_claim(number).tried
+        for text in (tried.en, tried.zh) if tried else ():
+            assert re.match(r"(By )?20\d\d-\d\d-\d\d", text), number
+
+
+def test_no_seed_of_a_search_measures_a_result(found):
+    for number, stored in found.claims.items():
+        assert not set(stored.search_seeds) & set(stored.seeds), number
 
 
 def plain(numbers):

@@ -34,7 +34,10 @@ def test_the_best_of_a_valley_is_found_however_far_it_lies(valley):
 
 def test_no_more_is_tried_than_it_takes_to_see_that_the_best_is_inside():
     assert set(search_outward(lambda lr, seed: abs(lr - 0.003), (1,), RATES).scores) == set(RATES)
-    assert set(search_outward(lambda lr, seed: abs(lr - 0.01), (1,), RATES).scores) == {*RATES, 0.03}
+    assert set(search_outward(lambda lr, seed: abs(lr - 0.01), (1,), RATES).scores) == {
+        *RATES,
+        0.03,
+    }
 
 
 def test_rates_that_fail_are_left_for_lower_ones():
