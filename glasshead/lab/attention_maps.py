@@ -18,11 +18,19 @@ from glasshead.attention.hooks import AttentionCall, AttentionHook
 from glasshead.attention.mask import Mask
 from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.attention.scores import explicit_attention, recompute
+from glasshead.model.gpt import GPT
 from glasshead.model.layers import CrossBlock
 from glasshead.model.transformer import Decoder, Encoder
 from glasshead.observe.hooks import attach_hooks
 
-__all__ = ["Head", "cross_attentions", "hide_keys", "record_weights", "self_attentions"]
+__all__ = [
+    "Head",
+    "cross_attentions",
+    "gpt_attentions",
+    "hide_keys",
+    "record_weights",
+    "self_attentions",
+]
 
 Head = tuple[int, int]  # layer and head, from 0 on
 
@@ -35,6 +43,11 @@ def self_attentions(part: Encoder | Decoder) -> list[MultiHeadAttention]:
 def cross_attentions(part: Decoder) -> list[MultiHeadAttention]:
     """Return the cross-attention of each layer."""
     return [_attention(block, "cross") for block in part.blocks if isinstance(block, CrossBlock)]
+
+
+def gpt_attentions(model: GPT) -> list[MultiHeadAttention]:
+    """Return the attention of each layer of a GPT."""
+    return [_attention(block, "attention") for block in model.blocks]
 
 
 def _attention(block: nn.Module, name: str) -> MultiHeadAttention:

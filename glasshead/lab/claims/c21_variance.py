@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from glasshead.attention.hooks import AttentionCall, AttentionHook
+from glasshead.lab.attention_maps import gpt_attentions
 from glasshead.lab.claims.c01_scale import sqrt_of_width
 from glasshead.lab.claims.claim import Budget, Claim, Evidence, Finding, Numbers
 from glasshead.lab.claims.drawing import AGAINST, FOR, GREY, style_axes
@@ -70,7 +71,7 @@ class _VarianceHook(AttentionHook):
 @torch.no_grad()
 def _variances(model: GPT, ids: Tensor, scale: Callable[[int], float]) -> list[float]:
     found: list[float] = []
-    with attach_hooks({block.attention: _VarianceHook(found, scale) for block in model.blocks}):
+    with attach_hooks({layer: _VarianceHook(found, scale) for layer in gpt_attentions(model)}):
         model(ids)
     return found
 

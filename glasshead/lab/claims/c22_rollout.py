@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glasshead.lab.attention_maps import record_weights
+from glasshead.lab.attention_maps import gpt_attentions, record_weights
 from glasshead.lab.claims.claim import Budget, Claim, Evidence, Finding, Numbers
 from glasshead.lab.claims.drawing import AGAINST, FOR, GREY, OTHER, draw_bar, style_axes
 from glasshead.lab.claims.stats import difference, mean
@@ -55,7 +55,7 @@ def measure(
     for n, model in enumerate(trained.models):
         budget.progress(0.9 + 0.1 * n / len(trained.models), f"seed {budget.seeds[n]}")
         matters = _effects(model, ids)
-        with torch.no_grad(), record_weights([b.attention for b in model.blocks]) as maps:
+        with torch.no_grad(), record_weights(gpt_attentions(model)) as maps:
             model(ids[:, :-1])
         rows = {
             "rollout": combine(maps),

@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from glasshead.attention.hooks import AttentionCall, AttentionHook
 from glasshead.errors import NotFiniteError
-from glasshead.lab.attention_maps import record_weights
+from glasshead.lab.attention_maps import gpt_attentions, record_weights
 from glasshead.lab.claims.claim import Budget, Claim, Evidence, Finding, Numbers
 from glasshead.lab.claims.drawing import AGAINST, FOR, GREY, draw_bar, style_axes
 from glasshead.lab.claims.models import build_seeded
@@ -74,7 +74,7 @@ def no_hook(model: GPT) -> Iterator[None]:
 @contextmanager
 def free_sink(model: GPT) -> Iterator[None]:
     """Give every head of the model a free sink inside the `with`."""
-    with attach_hooks({block.attention: FreeSink() for block in model.blocks}):
+    with attach_hooks({layer: FreeSink() for layer in gpt_attentions(model)}):
         yield
 
 
@@ -135,12 +135,12 @@ def _train(
 
     fit(model, loss, lr=lr, steps=steps)
     model.eval()
-    layers: list[nn.Module] = [block.attention for block in model.blocks]
+    layers = gpt_attentions(model)
     given: list[Tensor] = []
     with (
         torch.no_grad(),
         attach_hooks({layer: _GivenHook(given) for layer in layers}),
-        record_weights(layers) as maps,  # type: ignore[arg-type]
+        record_weights(layers) as maps,
     ):
         batches = held.evenly_spaced(4)
         value = torch.stack([loss_of(batch.ids, batch.targets) for batch in batches]).mean().item()
