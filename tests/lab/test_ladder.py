@@ -25,7 +25,6 @@ from glasshead.lab.ladder_figure import (
 from glasshead.lab.rungs import RUNGS, parse_rungs
 from glasshead.model.gpt import GPT
 from glasshead.observe.fonts import chinese_font
-from glasshead.text.tinyworld import corpus
 from tests.lab.boxfont import make_font
 
 # CLAIMS: parameters of the original's rungs at a vocabulary of 6148.
@@ -140,17 +139,6 @@ def test_losses_fall_and_are_those_of_the_trained_model(text):
         assert one.train < math.log(29)
         assert one.best_val <= one.val
         assert one.tokens_per_s > 0
-
-
-@pytest.mark.deep
-def test_three_layers_without_residuals_learn_at_a_lower_rate(tmp_path, monkeypatch):
-    """What lesson 7 says: at the ladder's rate they fail, at 0.003 they beat the bigram table."""
-    book = tmp_path / "ladder.txt"
-    book.write_text("\n".join(corpus(1500, "zh")), encoding="utf-8")
-    monkeypatch.setattr(ladder, "FINAL_BATCHES", 200)
-    monkeypatch.setitem(ladder.RUNGS, 6, replace(RUNGS[6], lr=3e-3))
-    losses = {one.rung: one.val for one in climb([1, 6], read_text(str(book)), steps=2000)}
-    assert losses[6] < losses[1] - 0.1
 
 
 def test_a_seed_gives_the_same_numbers_again_and_another_gives_others(text):
