@@ -58,6 +58,7 @@ def write_glass(trace: Trace, path: Path) -> None:
     header = {
         "model": trace.model,
         "top_k": trace.top_k,
+        "overview": trace.options["overview"],
         "ids": put("ids", trace.ids),
         "tokens": _encode_tokens(trace.tokens),
         "source_tokens": _encode_tokens(trace.source_tokens),
@@ -215,6 +216,7 @@ def _read_trace(header: Any, file: TensorFile) -> Trace:
     for layer in layers:
         fits = layer.kind in ("self", "cross") and layer.part in (None, "encoder", "decoder")
         _require(fits, f"layer {layer.index} has an unknown kind or part")
+    overview = header.get("overview")  # older files do not say
     trace = Trace(
         layers,
         model=str(header["model"]),
@@ -223,6 +225,7 @@ def _read_trace(header: Any, file: TensorFile) -> Trace:
         source_tokens=_decode_tokens(header["source_tokens"]),
         about=dict(header["about"]),
         top_k=int(header["top_k"]),
+        overview=None if overview is None else _count(overview),
     )
     for layer, each in zip(layers, header["layers"], strict=True):
         if each["record"] is not None:

@@ -188,6 +188,23 @@ def test_ctrl_c_saves_the_run_and_is_raised(here, monkeypatch):
     same_ending(here / "whole", here / "run")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_script_that_is_stopped_ends_with_the_code_of_its_signal(here, monkeypatch, name):
+    number = getattr(signal, name)
+
+    def stop(listener: ProgressListener, now: Status) -> None:
+        if now.step == 3:
+            os.kill(os.getpid(), number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ProgressListener, "on_step", stop)
+        with pytest.raises(SystemExit) as found:
+            glasshead.train(TEXT, out="run", quiet=True, **{**TINY, "steps": 7})
+    assert found.value.code == 128 + number  # as a shell says it
+    assert glasshead.train(resume="run", quiet=True).step == 7
+
+
 def test_quiet_shows_nothing(here, capfd):
     glasshead.train(TEXT, quiet=True, **TINY)
     assert capfd.readouterr() == ("", "")

@@ -45,6 +45,19 @@ def test_what_is_printed_to_a_terminal_is_escaped(capsys, terminal):
     assert err == f"{ESCAPED}\n"
 
 
+@pytest.mark.parametrize("terminal_is", ["stdout", "stderr"])
+def test_each_stream_is_escaped_by_what_it_is_itself(capsys, monkeypatch, terminal_is):
+    """As in `glasshead … | head`, or with the notes in a file."""
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(getattr(sys, name), "isatty", lambda name=name: name == terminal_is)
+    with protect_stdout():
+        print(HOSTILE)
+    say(HOSTILE)
+    shown = dict(zip(("stdout", "stderr"), capsys.readouterr(), strict=True))
+    assert shown.pop(terminal_is) == f"{ESCAPED}\n"
+    assert [*shown.values()] == [f"{HOSTILE}\n"]
+
+
 def test_what_is_piped_is_not_changed(capsys):
     with protect_stdout():
         print(HOSTILE)

@@ -181,6 +181,25 @@ def test_gradients_are_sent_once_however_many_batches_make_a_step():
     assert once == often
 
 
+@pytest.mark.parametrize(
+    "layout",
+    [Layout(6, tensor=3), Layout(3, context=3), Layout(4, "fsdp"), Layout(18, "fsdp", 3, 3)],
+)
+def test_what_travels_for_each_batch_travels_as_often_as_there_are_batches(layout):
+    config = replace(GPT2, max_len=69)
+    once, often = (
+        training(config, layout, batch_size=8, accumulate=n, optimizer="muon").collectives
+        for n in (1, 7)
+    )
+    assert [each.what for each in once] == [each.what for each in often]
+    at_the_end = ("gradients", "Muon's matrices, sent", "Muon's matrices, back")
+    for one, many in zip(once, often, strict=True):
+        times = 1 if one.what in at_the_end else 7
+        assert many.count == times * one.count, one.what
+        assert many.seconds == pytest.approx(times * one.seconds)
+    assert any(one.what not in at_the_end for one in once)
+
+
 def test_a_plan_that_does_not_fit_names_one_that_does():
     plan = make_plan(Scenario(find_shape("llama-8b", {}), gpu="h200", batch_size=16))
     assert not plan.fits(plan.training.memory.peak)

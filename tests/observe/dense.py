@@ -14,6 +14,7 @@ from glasshead.attention.scores import PLAIN, Scoring
 from glasshead.observe.statistics import HeadStatistics
 
 Array = np.ndarray[Any, Any]
+LARGE = ("lse", "mean_distance", "received_total", "effective_keys")
 
 
 @dataclass
@@ -87,6 +88,9 @@ def statistics(
         "received": w.sum(-2) / np.maximum(allowed.sum(-2), 1),
         "diagonality": (w * (abs(lag) <= 8)).sum((-1, -2)) / n_rows,
     }
+    out["relative_entropy"] = out["entropy"] / np.log(np.maximum(out["sizes"], 2))
+    out["mean_distance"] = (w * abs(lag)).sum(-1)
+    out["received_total"] = w.sum(-2)
     real = np.ones((B, S), bool) if mask.keys is None else mask.keys.cpu().numpy()
     real = np.broadcast_to(real, (B, S))
     documents = np.zeros((B, S), int) if mask.documents is None else mask.documents.cpu().numpy()
@@ -162,9 +166,11 @@ def assert_matches(
     for name, x in expected.items():
         mine = np.broadcast_to(getattr(seen, name).double().cpu().numpy(), x.shape)
         assert not np.isnan(mine).any(), name
-        # lse is a score, not a share: it is as exact as its size allows.
-        slack = atol * (1 + abs(x[np.isfinite(x)]).max(initial=0)) if name == "lse" else atol
+        # These are no shares: they are as exact as their size allows.
+        large = abs(x[np.isfinite(x)]).max(initial=0) if name in LARGE else 0
+        slack = 2 * atol if name == "relative_entropy" else atol * (1 + large)
         np.testing.assert_allclose(mine, x, atol=slack, rtol=0, err_msg=name)
+    _assert_means_match(seen, found, expected, atol)
     keys, weights = seen.top_keys.cpu().numpy(), seen.top_weights.double().cpu().numpy()
     best = np.sort(found.weights, -1)[..., ::-1][..., : keys.shape[-1]]
     np.testing.assert_allclose(weights, best, atol=atol, rtol=0, err_msg="top_weights")
@@ -181,3 +187,21 @@ def assert_matches(
     np.testing.assert_allclose(np.where(keys >= 0, at, 0), best, atol=atol, rtol=0)
     ordered = np.sort(keys, -1)
     assert not ((ordered[..., 1:] == ordered[..., :-1]) & (ordered[..., 1:] >= 0)).any()
+
+
+def _assert_means_match(
+    seen: HeadStatistics, found: Dense, expected: dict[str, Array], atol: float
+) -> None:
+    """The numbers of a head are means over its rows that see anything."""
+    rows = found.allowed.any(-1)
+    means = seen.means()
+    for name, mine in means.items():
+        wanted = expected.get(name)
+        if name == "effective_keys":
+            wanted = 1 / np.where(rows, expected["concentration"], np.inf)
+        assert wanted is not None, name
+        if wanted.ndim == 3:
+            wanted = (wanted * rows).sum(-1) / np.maximum(rows.sum(-1), 1)
+        slack = 4 * atol * (found.weights.shape[-1] if name in LARGE else 1)
+        np.testing.assert_allclose(mine.double().cpu().numpy(), wanted, atol=slack, rtol=0,
+                                   err_msg=f"mean {name}")  # fmt: skip

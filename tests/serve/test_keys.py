@@ -136,6 +136,21 @@ def test_guesses_are_refilled_one_by_one_and_for_each_network():
     assert len(limit._paid) == keys.ADDRESSES
 
 
+def test_of_too_many_addresses_the_one_that_guessed_longest_ago_is_forgotten(monkeypatch):
+    monkeypatch.setattr(keys, "ADDRESSES", 5)
+    limit = keys.GuessLimit(lambda: 100.0)
+
+    def guess(address):
+        for _ in range(keys.GUESSES):
+            limit.add_wrong(address)
+
+    for n in range(5):
+        guess(f"10.0.0.{n}")
+    guess("10.0.0.0")  # the first goes on
+    guess("10.0.0.5")
+    assert [n for n in range(6) if limit.wait(f"10.0.0.{n}")] == [0, 2, 3, 4, 5]
+
+
 # Where the key comes from
 
 

@@ -80,6 +80,12 @@ FUNCTIONS = {
         " [m.pointsOf(c, 'loss'), m.pointsOf(c, 'val_loss'), m.pointsOf(c, 'tokens'),"
         " m.metricsOf([c, undefined])]))(m.nothing())":
             [[[3, 2], [5, 7]], [], [], ["lr", "__proto__x"]],
+        # The step that it goes back to is part of what follows.
+        "((c) => ([{step: 3, loss: 2}, {step: 4, loss: 1}, {step: 4, val_loss: 6},"
+        " {step: 5, loss: 9}, {step: 4, returned_from: 5, rate: 1}, {step: 5, loss: 8}]"
+        ".forEach((line) => m.addLine(c, line)), ['loss', 'val_loss', 'rate']"
+        ".map((name) => m.pointsOf(c, name))))(m.nothing())":
+            [[[3, 2], [4, 1], [5, 8]], [[4, 6]], []],
         "((c) => (m.addLine(c, JSON.parse('{\"step\": 1, \"__proto__\": 2}')),"
         " m.metricsOf([c])))(m.nothing())": ["__proto__"],
         "m.lowest([[1, 3], [2, 1], [3, 1]])": [2, 1],

@@ -1,6 +1,8 @@
-"""Which numbers the page shows: its functions on small data, in a browser."""
+"""Which numbers the page shows, and what it saves: its functions on small data, in a browser."""
 
+import json
 import re
+from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -90,3 +92,54 @@ def test_colours_are_those_of_the_theme(page, served):
     ramps = "['light', 'dark'].map((theme) => [...m.palette('linear', theme)])"
     for theme, ramp in zip(("light", "dark"), of_module(page, served, "scale", ramps), strict=True):
         assert np.abs(np.reshape(ramp, (256, 3)) - palette("linear", theme).astype(int)).max() <= 1
+
+
+# A saved page: its text as a browser reads it, and what it would hold.
+
+SAVED = """await (async () => {{
+    const blobs = [];
+    HTMLAnchorElement.prototype.click = () => {{}};
+    URL.createObjectURL = (blob) => `blob:${{blobs.push(blob)}}`;
+    const handle = {{ kept: () => ({kept}) }};
+    const view = {{ id: "look", title: () => "" }};
+    await m.save("html", {{ view, entry: null, handle, about: {{}} }}, document.body);
+    return blobs[0].text();
+  }})()"""
+
+
+class Scripts(HTMLParser):
+    """The scripts of a page: their ids and what stands inside."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.found = []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "script":
+            self.found.append((dict(attrs).get("id"), ""))
+
+    def handle_data(self, data):
+        if self.cdata_elem == "script":
+            name, before = self.found.pop()
+            self.found.append((name, before + data))
+
+
+def test_a_saved_page_holds_what_was_typed_as_data_and_not_as_its_own_code(page, served):
+    kept = [
+        {"text": text}
+        for text in (
+            "plain",
+            "</script><script>alert(1)</script>",
+            "<!-- <script> -->",
+            "&lt;\u2028",
+        )
+    ]
+    names = set()
+    for one in kept:
+        scripts = Scripts(of_module(page, served, "save", SAVED.format(kept=json.dumps(one)))).found
+        data = dict(scripts)["embedded"]
+        assert json.loads(data)["kept"] == one
+        assert "<" not in data  # or it could end the script
+        names.add(tuple(name for name, _ in scripts))
+    assert len(names) == 1  # no text adds a script

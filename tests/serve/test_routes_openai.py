@@ -194,6 +194,8 @@ def refused(call, status):
         ({"top_p": 0}, 400, "top_p"),
         ({"max_tokens": -1}, 400, "max_tokens"),
         ({"max_tokens": 9999}, 400, "8,192"),
+        ({"max_tokens": 5000, "n": 2}, 400, "2 answers of 5,000 tokens"),
+        ({"max_tokens": 2731, "prompt": ["小"] * 3}, 400, "8,192 at most"),
         ({"n": 129}, 400, "n: "),
         ({"prompt": ["小"] * 65, "n": 2}, 400, "80 answers"),
         ({"prompt": [99999]}, 400, "99999"),

@@ -48,6 +48,7 @@ class Llama(HoldingFamily[GPTConfig]):
     ignored = re.compile(r".*\.rotary_emb\.inv_freq")
     qk_norm = False
     out_bias = True  # whether the projection after attention has a bias if q, k and v have
+    max_len = 2048  # if config.json does not say
 
     def config(self, settings: ForeignConfig) -> GPTConfig:
         s = settings
@@ -55,10 +56,11 @@ class Llama(HoldingFamily[GPTConfig]):
         feed_forward = s.choice("hidden_act", acts, "silu")
         s.require(pretraining_tp=1, partial_rotary_factor=1.0, use_sliding_window=False)
         d_model, n_heads = s.integer("hidden_size"), s.integer("num_attention_heads")
-        base, scaling = _rotary(s)
+        max_len = s.integer("max_position_embeddings", self.max_len)
+        base, scaling = _rotary(s, max_len)
         return GPTConfig(
             vocab_size=s.integer("vocab_size"),
-            max_len=s.integer("max_position_embeddings", 2048),
+            max_len=max_len,
             n_layers=s.integer("num_hidden_layers"),
             n_heads=n_heads,
             n_kv_heads=s.integer("num_key_value_heads", n_heads),
@@ -189,6 +191,7 @@ class Qwen2(Llama):
     name = "qwen2"
     architecture = "Qwen2ForCausalLM"
     out_bias = False
+    max_len = 32_768
 
     def d_head(self, settings: ForeignConfig, usual: int) -> int:
         return usual  # their code has no setting for it
@@ -208,6 +211,7 @@ class Qwen3(Llama):
     name = "qwen3"
     architecture = "Qwen3ForCausalLM"
     qk_norm = True
+    max_len = 32_768
 
     def d_head(self, settings: ForeignConfig, usual: int) -> int:
         return settings.integer("head_dim", 128)
@@ -223,7 +227,7 @@ class Qwen3(Llama):
         return {"bias": (False,), "qk_eps": (config.norm_eps,)}
 
 
-def _rotary(settings: ForeignConfig) -> tuple[float, str | None]:
+def _rotary(settings: ForeignConfig, max_len: int) -> tuple[float, str | None]:
     """Return the base of the rotation, and its scaling in our notation."""
     old, new = settings.part("rope_scaling"), settings.part("rope_parameters")
     table = new or old
@@ -235,10 +239,10 @@ def _rotary(settings: ForeignConfig) -> tuple[float, str | None]:
     kind = table.choice("rope_type" if "rope_type" in table.values else "type", kinds, "default")
     if kind == "default":
         return base, None
-    factor, longest = table.number("factor"), settings.integer("max_position_embeddings", 2048)
+    factor = table.number("factor")
     if kind == "linear":
         return base, str(LinearScaling(factor))
-    length = float(table.integer("original_max_position_embeddings", longest))
+    length = float(table.integer("original_max_position_embeddings", max_len))
     if kind == "llama3":
         low, high = table.number("low_freq_factor"), table.number("high_freq_factor")
         if low >= high:

@@ -35,10 +35,9 @@ QUICK = {
     "MCacheTopLeft", "MCacheOrder", "MRopeCacheZero", "MCacheKept", "tf_inplace_scale", "np_dot_T",
     "tf_padding_on_queries", "tf_dropout_always", "EinMaskOuter", "KDropoutOn", "MBatchAxis",
 }  # fmt: skip
-QUICK_RIGHT = {
-    "additive_mask", "bert_style", "window", "softcap", "sink", "OursGrouped", "Rotary",
-    "TorchModule", "QKNorm", "BatchedHeads",
-}  # fmt: skip
+# These are compiled.
+SLOW_RIGHT = {"flex_plain", "flex_causal", "flex_window"}
+QUICK_RIGHT = {*right_functions.RIGHT, *right_modules.RIGHT} - SLOW_RIGHT
 
 
 def _params(pairs, quick):

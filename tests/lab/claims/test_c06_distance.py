@@ -69,6 +69,29 @@ def test_it_holds_only_against_shut_gates_when_open_ones_reach_as_far(honest):
     assert CLAIM.judge({**honest, "accuracy": accuracy}).verdict is Verdict.HOLDS_WHEN
 
 
+def judged(honest, shares, lstm):
+    """The verdict if the far gradient is such a share of the near one, for each seed."""
+    right = honest["accuracy"]["attention"]
+    gradient = {side: [[1.0, 1.0, share] for share in shares] for side in honest["gradient"]}
+    accuracy = {"attention": right, "open lstm": right, "lstm": [right[0], lstm]}
+    return CLAIM.judge({**honest, "gradient": gradient, "accuracy": accuracy}).verdict
+
+
+@pytest.mark.parametrize(
+    ("shares", "lstm", "verdict"),
+    [
+        ([1e-5, 1e-4], [0.1, 0.1], Verdict.FAILS),  # it fades
+        ([1e-2, 1e-1], [0.1, 0.1], Verdict.HOLDS_WHEN),
+        ([1e-4, 1e-1], [0.1, 0.1], Verdict.UNCLEAR),  # some seeds fade
+        ([1e-2, 1e-1], [0.1, 1.0], Verdict.UNCLEAR),  # some seeds of the other remember
+        ([1e-2, 1e-1], [0.9, 1.0], Verdict.FAILS),
+        ([1e-4, 1e-1], [0.9, 1.0], Verdict.FAILS),
+    ],
+)
+def test_one_cannot_tell_while_a_threshold_lies_between_the_seeds(honest, shares, lstm, verdict):
+    assert judged(honest, shares, lstm) is verdict
+
+
 @LANGS
 def test_it_is_drawn(honest, lang):
     assert render(CLAIM, honest, lang).startswith(b"\x89PNG")
