@@ -6,10 +6,12 @@ import sys
 import pytest
 from rich.console import Console
 
+from glasshead.cli.atlas import _progress_bars
+from glasshead.cli.lesson import _wait_for_enter
 from glasshead.cli.screen import protect_stdout
-from glasshead.cli.terminal import say
+from glasshead.cli.terminal import ProgressDisplay, say
 from glasshead.messages import escape_controls
-from glasshead.training.progress import ProgressBar, Status
+from glasshead.training.progress import ProgressBar, Status, new_listener
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07 \u202eabc\u2066 \x9b2J \rover"
 ESCAPED = escape_controls(HOSTILE)
@@ -82,3 +84,20 @@ def test_samples_and_messages_of_a_training_are_escaped():
     assert "\x1b" not in screen.getvalue()
     bar.say("a hint that can be copied: " + "x" * 80)
     assert "x" * 80 in screen.getvalue()  # not broken over lines
+
+
+@pytest.mark.parametrize("terminal_is", ["stdout", "stderr"])
+def test_what_is_shown_on_stderr_depends_on_stderr_alone(capsys, monkeypatch, terminal_is):
+    """Bars and codes that move the cursor are for a terminal; a file or a pipe gets lines."""
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(getattr(sys, name), "isatty", lambda name=name: name == terminal_is)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n"))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    shown = terminal_is == "stderr"
+    assert isinstance(new_listener(), ProgressBar) is shown
+    assert ProgressDisplay()._bar.disable is not shown
+    with _progress_bars() as add_bar:
+        add_bar("reading")(3, 7)
+    assert (capsys.readouterr().err != "") is shown
+    assert _wait_for_enter("more?")
+    assert capsys.readouterr().err == "more? " + "\x1b[1A\x1b[2K" * shown
