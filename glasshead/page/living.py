@@ -23,7 +23,7 @@ from glasshead.page.packing import PackedRun, Precision, pack_run, packed_size, 
 __all__ = ["LARGEST", "LivingPage", "plan_living"]
 
 LARGEST = 200_000_000  # bytes of a file; browsers hold twice as much in one string, phones do not
-AROUND = 500_000  # bytes of the page besides the model, about
+AROUND = 800_000  # bytes of the page besides the model, about
 
 
 @dataclass(frozen=True, eq=False)
