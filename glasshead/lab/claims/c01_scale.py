@@ -27,6 +27,8 @@ ONE_HOT = 0.5
 # widest must be sharper by more than that, or the width is not the reason.
 SAME = 1.25
 SIDES = ("raw", "scaled")
+# Queries and keys are not always as large as random ones: does it hold with these too?
+SPREADS = (0.5, 1.0, 2.0)
 
 
 def sqrt_of_width(D: int) -> float:
@@ -34,10 +36,27 @@ def sqrt_of_width(D: int) -> float:
 
 
 def measure(
-    budget: Budget, *, scale: Callable[[int], float] = sqrt_of_width, spread: float = 1.0
+    budget: Budget,
+    *,
+    scale: Callable[[int], float] = sqrt_of_width,
+    spreads: tuple[float, ...] = SPREADS,
 ) -> Evidence:
-    """`scale` is the remedy under test; `spread` the standard deviation of queries and keys."""
+    """`scale` is the remedy under test; `spreads` the standard deviations of queries and keys."""
     stacks = 8 if budget.quick else 64
+    found = {
+        f"{spread:g}": _largest_weights(
+            budget.part(n / len(spreads), 1 / len(spreads)), scale, spread, stacks
+        )
+        for n, spread in enumerate(spreads)
+    }
+    main = "1" if "1" in found else next(iter(found))
+    fixed = {"widths": list(WIDTHS), "keys": KEYS, "rows": stacks * KEYS}
+    return {**fixed, "top": found.pop(main), "other spreads": found}
+
+
+def _largest_weights(
+    budget: Budget, scale: Callable[[int], float], spread: float, stacks: int
+) -> dict[str, dict[str, list[list[float]]]]:
     top: dict[str, dict[str, list[list[float]]]] = {
         source: {side: [[] for _ in WIDTHS] for side in SIDES} for source in ("normal", "layer")
     }
@@ -51,7 +70,7 @@ def measure(
                     weights = attend(q, k, k, scoring=Scoring(scale=by), weights=True).weights
                     assert weights is not None
                     top[source][side][at].append(weights.amax(-1).mean().item())
-    return {"widths": list(WIDTHS), "keys": KEYS, "rows": stacks * KEYS, "top": top}
+    return top
 
 
 @torch.no_grad()
@@ -62,6 +81,26 @@ def _project(x: Tensor, seed: int) -> tuple[Tensor, Tensor]:
     return q, k
 
 
+def _judge_spread(top: Mapping[str, Any]) -> tuple[Verdict, list[str]]:
+    """Return the verdict for one spread, and for which sources softmax gets sharp."""
+    raw, scaled = ({source: mean(top[source][side][-1]) for source in top} for side in SIDES)
+    grown, growth = (
+        {source: ratio(top[source][side][-1], top[source][side][0]) for source in top}
+        for side in SIDES
+    )
+    sharp = [s for s in top if raw[s].low > ONE_HOT and grown[s].low > SAME]
+    prevented = all(growth[s].high < SAME and scaled[s].high < ONE_HOT for s in top)
+    if prevented and len(sharp) == len(top):
+        return Verdict.HOLDS, sharp
+    if prevented and sharp:
+        return Verdict.HOLDS_WHEN, sharp
+    if all(raw[s].high < ONE_HOT or grown[s].high < SAME for s in top) or any(
+        growth[s].low > SAME or scaled[s].low > ONE_HOT for s in top
+    ):
+        return Verdict.FAILS, sharp
+    return Verdict.UNCLEAR, sharp
+
+
 def judge(evidence: Evidence) -> Finding:
     top, widths = evidence["top"], evidence["widths"]
     raw, scaled = ({source: mean(top[source][side][-1]) for source in top} for side in SIDES)
@@ -70,18 +109,10 @@ def judge(evidence: Evidence) -> Finding:
         for side in SIDES
     )
     narrow = mean(top["normal"]["raw"][0])
-    sharp = [s for s in top if raw[s].low > ONE_HOT and grown[s].low > SAME]
-    prevented = all(growth[s].high < SAME and scaled[s].high < ONE_HOT for s in top)
-    if prevented and len(sharp) == len(top):
-        verdict = Verdict.HOLDS
-    elif prevented and sharp:
-        verdict = Verdict.HOLDS_WHEN
-    elif all(raw[s].high < ONE_HOT or grown[s].high < SAME for s in top) or any(
-        growth[s].low > SAME or scaled[s].low > ONE_HOT for s in top
-    ):
-        verdict = Verdict.FAILS
-    else:
-        verdict = Verdict.UNCLEAR
+    verdict, sharp = _judge_spread(top)
+    others = evidence.get("other spreads", {})
+    elsewhere = {spread: _judge_spread(other)[0] for spread, other in others.items()}
+    only_one = verdict is Verdict.HOLDS and set(elsewhere.values()) - {Verdict.HOLDS}
     words = [
         TEXTS["result"].format(
             keys=evidence["keys"], widths=widths, widest=widths[-1],
@@ -91,6 +122,12 @@ def judge(evidence: Evidence) -> Finding:
     inputs = join_words((TEXTS[f"inputs.{s}"] for s in sharp), "; ", "；")
     if verdict is Verdict.HOLDS_WHEN:
         words.insert(0, TEXTS["only_for"].format(inputs=inputs))
+    if only_one:
+        verdict = Verdict.HOLDS_WHEN
+        words.insert(0, TEXTS["only_spread"])
+    for spread, other in others.items():
+        sides = [[mean(other[s][side][-1]).value for s in other] for side in SIDES]
+        words.append(TEXTS["other_spread"].format(spread=spread, raw=sides[0], scaled=sides[1]))
     numbers: Numbers = {"raw, narrowest": narrow}
     for name, values in (("raw, widest", raw), ("scaled, widest", scaled),
                          ("raw, widest over narrowest", grown),
@@ -99,7 +136,8 @@ def judge(evidence: Evidence) -> Finding:
     normal = top["normal"]
     effect = cohens_d(normal["raw"][-1], normal["scaled"][-1])
     numbers["Cohen's d, raw against scaled, widest"] = effect
-    return Finding(verdict, join_sentences(words), numbers, TEXTS["when"].format(inputs=inputs))
+    when = TEXTS["when.spread"] if only_one else TEXTS["when.inputs"].format(inputs=inputs)
+    return Finding(verdict, join_sentences(words), numbers, when)
 
 
 def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:
