@@ -49,6 +49,7 @@ class TrainConfig:
     threads: int | None = None  # number of CPU threads
     parallel: str = "auto"  # ddp (auto), fsdp: how the processes of torchrun share the model
     tensorboard: bool = True  # also write TensorBoard files
+    watch_heads: int | None = None  # steps between two looks at what every head does (text only)
 
     def __post_init__(self) -> None:
         if (self.steps is None) == (self.minutes is None):
@@ -58,7 +59,7 @@ class TrainConfig:
             )
         check_range(self, "steps patience clip", least=0)
         check_range(self, "minutes lr muon_lr weight_decay", least=0, below=math.inf)
-        counts = "batch_size accumulate eval_every eval_batches log_every save_every"
+        counts = "batch_size accumulate eval_every eval_batches log_every save_every watch_heads"
         check_range(self, counts, least=1)
         check_range(self, "warmup cooldown final_lr ema", least=0, most=1)
         check_range(self, "beta1 beta2 momentum", least=0, below=1)

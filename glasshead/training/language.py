@@ -241,6 +241,9 @@ class LanguageTask(Task):
         features = self._compiled or self.model.features
         return feature_loss(self.model, features(batch.ids), batch.targets)
 
+    def watched_ids(self) -> Tensor:
+        return self._validation[0].ids
+
     def compile(self) -> None:
         # Not the loss, which has a kernel of its own.
         self._compiled = torch.compile(self.model.features)

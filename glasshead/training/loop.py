@@ -27,6 +27,7 @@ from glasshead.files.tensors import read_tensors
 from glasshead.training.config import TrainConfig
 from glasshead.training.cuda_graph import StepGraph
 from glasshead.training.ema import EMA
+from glasshead.training.head_watch import HeadWatch
 from glasshead.training.interrupt import catch_signals
 from glasshead.training.optim import OPTIMIZERS
 from glasshead.training.progress import ProgressListener, Status
@@ -62,11 +63,8 @@ class Trainer:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.task, self.model, self.run = task, task.model, run
-        self.listener, self.processes, self._clock = (
-            listener or ProgressListener(),
-            processes,
-            clock,
-        )
+        self.listener, self.processes = listener or ProgressListener(), processes
+        self._clock = clock
         self.config = config.resolve_auto(task.model)
         self.strategy = choose_strategy(processes, task, self.config)
         self.device = self.strategy.device
@@ -79,6 +77,8 @@ class Trainer:
             self.optimizers.make_capturable()
         folder = run.path if run and processes.first else None
         self.run_log = RunLog(folder, self.config.tensorboard)
+        every = self.config.watch_heads
+        self._watch = HeadWatch(every, task, self.run_log, self.listener) if every else None
         self.progress = Progress()
         self._pending: list[Tensor] = []  # (loss, norm) of steps that were not checked yet
         self._good = 0  # finite steps since the last checkpoint, which show that it is sound
@@ -104,6 +104,8 @@ class Trainer:
                     return Outcome("interrupted", self.progress, signal)
                 if evaluates:
                     self._evaluate()
+                if self._watch and (ends or self._watch.due(self.progress.step)):
+                    self._watch.measure(self.strategy.evaluation_task(), self.progress)
                 if 0 < self.config.patience <= self.progress.stale:
                     return Outcome("stopped early", self.progress)
                 if ends:

@@ -101,7 +101,7 @@ class PronounDataset(Dataset):
     """Stories of the embedded world, in which a Reader learns to resolve pronouns."""
 
     name, kind, config_class = "refer", "reader", PronounConfig
-    unused = frozenset({"eval_batches", "vocab_size", "n_decoder_layers", "shared"})
+    unused = frozenset({"eval_batches", "watch_heads", "vocab_size", "n_decoder_layers", "shared"})
     fixed = frozenset({"lang"})
     config: PronounConfig
 

@@ -1,5 +1,8 @@
 """What a run writes while it trains: metrics.jsonl, samples.txt, TensorBoard, loss.png.
 
+With --watch-heads also heads.jsonl: a line has `step` and, for each number, a list of the layers'
+lists of their heads.
+
 A line of metrics.jsonl has `step` and
 
     loss, lr, grad_norm, skipped, tokens    every log_every steps; loss is the mean since the last
@@ -10,11 +13,14 @@ These are the same however often the run was interrupted; `seconds` and `tokens_
 """
 
 import json
+import math
 import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from glasshead.checkpoint.run import MOST_METRICS
 from glasshead.files.digest import digest, digest_file
@@ -23,6 +29,7 @@ from glasshead.files.writing import sync_file
 
 __all__ = ["RunLog"]
 
+HEADS = "heads.jsonl"
 TAGS = {"loss": "loss/training", "val_loss": "loss/validation"}  # of TensorBoard
 
 
@@ -31,9 +38,15 @@ class RunLog:
 
     def __init__(self, folder: Path | None, tensorboard: bool) -> None:
         self._folder, self._tensorboard = folder, tensorboard
-        self._files = [folder / name for name in ("metrics.jsonl", "samples.txt")] if folder else []
         self._board: Any = None
         self._purge_step: int | None = None
+
+    @property
+    def _files(self) -> list[Path]:
+        if self._folder is None:
+            return []
+        watched = [HEADS] if (self._folder / HEADS).exists() else []
+        return [self._folder / name for name in ("metrics.jsonl", "samples.txt", *watched)]
 
     def write(self, step: int, values: dict[str, Any]) -> None:
         """Append a line to metrics.jsonl, and the values to TensorBoard."""
@@ -41,16 +54,33 @@ class RunLog:
             return
         line = json.dumps({"step": step, **values}, allow_nan=False)
         _append(self._folder / "metrics.jsonl", f"{line}\n")
-        if not self._tensorboard:
+        if self._tensorboard:
+            board = self._open_board(self._folder)
+            for name, value in values.items():
+                board.add_scalar(TAGS.get(name, name), float(value), step)
+
+    def write_heads(self, step: int, scores: Mapping[str, Tensor]) -> None:
+        """Append a line to heads.jsonl, (L, H) of each number, and histograms to TensorBoard."""
+        if self._folder is None:
             return
+        rounded = {
+            name: [[round(v, 4) if math.isfinite(v) else None for v in row] for row in x.tolist()]
+            for name, x in scores.items()
+        }
+        _append(self._folder / HEADS, f"{json.dumps({'step': step, **rounded})}\n")
+        if self._tensorboard:
+            board = self._open_board(self._folder)
+            for name, x in scores.items():
+                if bool((finite := x[x.isfinite()]).numel()):
+                    board.add_histogram(f"heads/{name}", finite, step)
+
+    def _open_board(self, folder: Path) -> Any:
         if self._board is None:
             from torch.utils.tensorboard import SummaryWriter
 
             # Hides what an earlier process wrote about later steps.
-            folder = str(self._folder / "tensorboard")
-            self._board = SummaryWriter(folder, purge_step=self._purge_step)
-        for name, value in values.items():
-            self._board.add_scalar(TAGS.get(name, name), float(value), step)
+            self._board = SummaryWriter(str(folder / "tensorboard"), purge_step=self._purge_step)
+        return self._board
 
     def write_sample(self, step: int, text: str) -> None:
         if self._folder is not None:

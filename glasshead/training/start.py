@@ -34,7 +34,8 @@ DATASETS: dict[str, type[Dataset]] = {
 LARGEST = 10**6  # vocabulary; those in use have a quarter of it
 # Settings that may change when a run is resumed: how long it trains, and on which machine.
 CHANGEABLE = (
-    "steps", "minutes", "patience", "save_every", "device", "threads", "parallel", "graph"
+    "steps", "minutes", "patience", "save_every", "device", "threads", "parallel", "graph",
+    "watch_heads",
 )  # fmt: skip
 # Settings of a model that may change when it has parameters already.
 SHAPELESS = {

@@ -51,6 +51,10 @@ class Task(ABC):
         """Return a text that shows what the model can do after the latest evaluation."""
         return None
 
+    def watched_ids(self) -> Tensor | None:
+        """Return text (B, T) to watch heads on, always the same; None if heads cannot be."""
+        return None
+
     def compile(self) -> None:
         self.model.compile()
 

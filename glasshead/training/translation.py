@@ -33,7 +33,7 @@ class PairDataset(Dataset):
 
     name, kind, config_class = "pairs", "transformer", PairConfig
     example = "glasshead train --pairs my.de my.en"
-    unused = frozenset({"batch_size", "eval_batches"})
+    unused = frozenset({"batch_size", "eval_batches", "watch_heads"})
     fixed = frozenset({"lowercase"})
     metrics = ("loss", "bleu")
     config: PairConfig

@@ -57,7 +57,7 @@ class WorldDataset(Dataset):
     """The embedded world's stories in two languages."""
 
     name, kind, config_class = "world", "transformer", WorldConfig
-    unused = frozenset({"batch_size", "eval_batches", "vocab_size"})
+    unused = frozenset({"batch_size", "eval_batches", "vocab_size", "watch_heads"})
     fixed = frozenset({"langs"})
     config: WorldConfig
 

@@ -90,6 +90,9 @@ class Numbers(Task):
     def sample(self) -> str | None:
         return "a\nsample"
 
+    def watched_ids(self) -> Tensor:
+        return self.held[0].ids
+
 
 def new_model(**changes: Any) -> GPT:
     torch.manual_seed(11)
