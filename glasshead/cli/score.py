@@ -173,10 +173,13 @@ def _score_text(
 
 def _texts(file: str) -> Iterator[Iterator[str]]:
     """Yield the texts of a file, each as an iterator of pieces."""
-    from glasshead.text.sources import Report, find_sources, read_parts
+    from glasshead.text.sources import Report, check_growth, find_sources, read_parts
 
     report = Report()
-    for source in find_sources([file], report):
+    sources = find_sources([file], report)
+    for source in sources:
+        check_growth(source)
+    for source in sources:
         for _, pieces in groupby(read_parts(source, report), key=lambda piece: piece.name):
             yield (piece.text for piece in pieces)
     say(*report.summary())

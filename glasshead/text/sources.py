@@ -29,6 +29,7 @@ __all__ = [
     "Source",
     "Unreadable",
     "allow_decompressed",
+    "check_growth",
     "find_sources",
     "read_parts",
     "read_text",
@@ -247,6 +248,19 @@ def _blocks(source: Source, at: Callable[[int], object]) -> Iterator[bytes]:
         raise Unreadable(source.name, str(error.strerror), "check its permissions") from None
 
 
+def check_growth(source: Source) -> None:
+    """Raise Unreadable now if the beginning of a compressed file would be refused later.
+
+    Decompressing takes a fraction of a second, what is done with the text may take minutes.
+    """
+    if source.path is not None and Path(source.name.lower()).suffix in _OPENERS:
+        total = 0
+        for block in _blocks(source, lambda position: None):
+            total += len(block)
+            if total > BEGINNING:
+                return
+
+
 def _check_decompressed(source: Source, total: int, read: int) -> None:
     """Raise Unreadable if so many bytes came from `read` bytes of a file, and are too many."""
     most = _most_decompressed.get()
@@ -265,9 +279,11 @@ def _open(source: Source) -> AbstractContextManager[IO[bytes]]:
     return nullcontext(sys.stdin.buffer) if source.path is None else open(source.path, "rb")
 
 
+_OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+
+
 def _decompress(source: Source, raw: IO[bytes]) -> AbstractContextManager[IO[bytes]]:
-    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
-    return openers.get(Path(source.name.lower()).suffix, nullcontext)(raw)
+    return _OPENERS.get(Path(source.name.lower()).suffix, nullcontext)(raw)
 
 
 def _invalid(source: Source, offset: int, start: bytes) -> Unreadable:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from glasshead.cli.atlas import _read_text
+from glasshead.cli.score import _texts
 from glasshead.errors import InputError
 from glasshead.text import sources
 from glasshead.text.corpus import read_documents, read_pieces
@@ -51,6 +52,16 @@ def test_text_that_grows_a_hundredfold_is_refused_unless_it_is_allowed(bomb, ope
         pieces(path)
     allow_decompressed(0.01)
     assert len(pieces(path)) == 5 << 20
+
+
+@pytest.mark.parametrize(("opener", "name"), [(gzip.open, "a.txt.gz"), (lzma.open, "a.txt.xz")])
+def test_what_would_be_refused_is_refused_before_the_model_runs(bomb, opener, name):
+    path = bomb(opener, name)
+    texts = _texts(str(path))
+    with pytest.raises(InputError, match="decompress to"):
+        next(texts)
+    allow_decompressed(0.01)
+    assert len("".join(next(_texts(str(path))))) == 5 << 20
 
 
 def test_a_compressed_text_like_any_other_is_read(tmp_path, monkeypatch):
