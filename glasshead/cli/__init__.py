@@ -8,6 +8,7 @@ import errno
 import inspect
 import os
 import re
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -93,6 +94,12 @@ class Commands(LocalizedHelp, TyperGroup):
             raise InputError(f"there is no command '{args[0]}'", hint=did_you_mean(args[0], known))
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # typer would end without a word
+            raise typer.Abort from None
+
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
 
@@ -149,6 +156,8 @@ for _word, _function in COMMANDS.items():
 
 def main() -> None:
     wait_passively()
+    if callable(signal.getsignal(signal.SIGINT)):  # commands clean up, unlike the start
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # Commands say it themselves, in the user's language.
     warnings.filterwarnings("ignore", message=".* also ran attention that cannot be recorded")
     sys.exit(run(sys.argv[1:]))

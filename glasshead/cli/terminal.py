@@ -146,12 +146,15 @@ def read_text(given: str | None) -> str:
 
     if given != "-" and (given is not None or sys.stdin.isatty()):
         return given or ""
+    data = sys.stdin.buffer.read()
     try:
-        return sys.stdin.buffer.read().decode().removesuffix("\n")
+        return data.decode().removesuffix("\n")
     except UnicodeDecodeError as error:
+        from glasshead.text.sources import encoding_hint
+
         raise InputError(
             f"standard input: invalid UTF-8 at byte {error.start}",
-            hint="if it is text, convert it, for example with iconv -f GB18030 -t UTF-8",
+            hint=encoding_hint(data[:6], data[error.start :]),
         ) from None
 
 

@@ -126,9 +126,11 @@ def _decode(line: bytes | str, number: int) -> str:
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\r")
     except UnicodeDecodeError as error:
+        from glasshead.text.sources import encoding_hint
+
         raise InputError(
             f"standard input, line {number}: invalid UTF-8 at byte {error.start}",
-            hint="if it is text, convert it, for example with iconv -f GB18030 -t UTF-8",
+            hint=encoding_hint(line[:6], line[error.start :]),
         ) from None
 
 

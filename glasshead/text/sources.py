@@ -10,6 +10,7 @@ import gzip
 import json
 import lzma
 import os
+import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,7 @@ __all__ = [
     "Unreadable",
     "allow_decompressed",
     "check_growth",
+    "encoding_hint",
     "find_sources",
     "read_parts",
     "read_text",
@@ -210,7 +212,7 @@ def read_text(source: Source, at: Callable[[int], object] = lambda position: Non
             nul = block.find(b"\0", 0, SNIFF)
             if nul >= 0:
                 reason = f"binary, not text (a NUL at byte {nul})"
-                raise Unreadable(source.name, reason, _encoding_hint(start))
+                raise Unreadable(source.name, reason, encoding_hint(start))
         held = len(decoder.getstate()[0])
         skip = 3 if seen == 0 and block.startswith(codecs.BOM_UTF8) else 0
         try:
@@ -219,7 +221,7 @@ def read_text(source: Source, at: Callable[[int], object] = lambda position: Non
             # The text before it must not depend on where blocks begin.
             yield error.object[: error.start].decode()
             offset = seen + skip - held + error.start
-            raise _invalid(source, offset, start) from None
+            raise _invalid(source, offset, start, error.object[error.start :][:SNIFF]) from None
         seen += len(block)
         if text:
             any_text = True
@@ -286,18 +288,32 @@ def _decompress(source: Source, raw: IO[bytes]) -> AbstractContextManager[IO[byt
     return _OPENERS.get(Path(source.name.lower()).suffix, nullcontext)(raw)
 
 
-def _invalid(source: Source, offset: int, start: bytes) -> Unreadable:
-    return Unreadable(source.name, f"invalid UTF-8 at byte {offset}", _encoding_hint(start))
+def _invalid(source: Source, offset: int, start: bytes, rest: bytes = b"") -> Unreadable:
+    hint = encoding_hint(start, rest)
+    return Unreadable(source.name, f"invalid UTF-8 at byte {offset}", hint)
 
 
-def _encoding_hint(start: bytes) -> str:
+def encoding_hint(start: bytes, rest: bytes = b"") -> str:
+    """Guess how a text is encoded by its start, and by what follows the first invalid byte."""
     if start.startswith(b"\x1f\x8b"):
         return "it is compressed with gzip: name it .gz"
     if start.startswith(b"\xfd7zXZ"):
         return "it is compressed with xz: name it .xz"
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "it is UTF-16: convert it with iconv -f UTF-16 -t UTF-8"
+    if _is_western(rest):
+        return "if it is text, convert it, for example with iconv -f WINDOWS-1252 -t UTF-8"
     return "if it is text, convert it, for example with iconv -f GB18030 -t UTF-8"
+
+
+def _is_western(data: bytes) -> bool:
+    """Return whether most letters with accents stand alone; Chinese ones are pairs of bytes.
+
+    >>> _is_western("déjà vu, à côté".encode("latin-1")), _is_western("黄河远上".encode("gbk"))
+    (True, False)
+    """
+    runs = re.findall(rb"[\x80-\xff]+", data)
+    return sum(len(run) == 1 for run in runs) > len(runs) / 2
 
 
 def _json_lines(

@@ -1,6 +1,8 @@
 """The command line as a whole: what it imports, how it fails, how it says so."""
 
+import os
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -130,9 +132,9 @@ def test_a_mistake_is_one_line_a_blank_line_and_a_hint(cli, broken):
     )
 
 
-def test_an_interrupt_is_quiet(cli, broken):
+def test_an_interrupt_is_one_line(cli, broken):
     broken(KeyboardInterrupt())
-    assert cli("explode") == (130, "", "")
+    assert cli("explode") == (130, "", "stopped by Ctrl-C\n")
 
 
 def test_an_interrupt_while_the_commands_are_made_is_one_line(cli, monkeypatch):
@@ -141,6 +143,26 @@ def test_an_interrupt_while_the_commands_are_made_is_one_line(cli, monkeypatch):
 
     monkeypatch.setattr("typer.main.get_command", interrupted)
     assert cli("--help") == (130, "", "stopped by Ctrl-C\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no SIGINT to one process")
+@pytest.mark.parametrize(("lang", "line"), [("en", "stopped by Ctrl-C"), ("zh", "被 Ctrl-C 停止")])
+def test_an_interrupt_in_the_first_moments_is_one_line(tmp_path, lang, line):
+    """Amid the imports: here that of typer says that it began, and does not end."""
+    (tmp_path / "typer.py").write_text("print(1, flush=True)\nimport time\ntime.sleep(600)\n")
+    paths = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
+    running = subprocess.Popen(
+        [sys.executable, "-m", "glasshead", "--help"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": paths, "GLASSHEAD_LANG": lang},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    with running.stdout, running.stderr:
+        assert running.stdout.read(1) == b"1"
+        running.send_signal(signal.SIGINT)
+        assert running.stderr.read().decode() == f"{line}\n"
+    assert running.wait() == 130
 
 
 def test_main_ends_with_the_exit_code(monkeypatch, capsys):

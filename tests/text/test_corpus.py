@@ -214,7 +214,8 @@ def test_encodings_are_recognised_in_the_hint(tmp_path):
         (gzip.compress(b"x"), ".gz"),
         (lzma.compress(b"x"), ".xz"),
         ("春".encode("utf-16"), "UTF-16"),
-        ("春江".encode("gb18030"), "GB18030"),
+        ("春江潮水连海平".encode("gb18030"), "GB18030"),
+        ("Où est le garçon, à côté de la forêt?".encode("latin-1"), "WINDOWS-1252"),
     ):
         (tmp_path / "a.txt").write_bytes(content)
         with pytest.raises(InputError) as caught:
