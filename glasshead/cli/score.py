@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from glasshead.cli.flags import with_flags
+from glasshead.cli.folders import confirm_folders
 from glasshead.cli.score_pairs import score_pairs
 from glasshead.cli.terminal import (
     AsJson,
     Decompressed,
     Device,
+    ProgressDisplay,
     RunArgument,
     argument,
     console,
@@ -28,11 +30,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from glasshead.generation.score import Score, Surprises
+    from glasshead.text.sources import DocumentPart
     from glasshead.text.tokenizer import Tokenizer
 
 __all__ = ["score"]
 
 FULL = 12.0  # bits of the strongest shade
+LONG_LINE = 2000  # characters after which a line is shown before it ends
 NONE = "–"  # the bits of a token that is not predicted
 
 
@@ -144,45 +148,91 @@ def _score_text(
     from glasshead.machine import pick_device
 
     loaded, model = open_gpt(run, pick_device(device))
-    total, out, token = Score(), console(), ""
-    shown: list[dict[str, object]] = []
-    for text in _texts(file):
-        joiner = TokenJoiner(loaded.tokenizer)
-        for part in surprises(model, encode_parts(loaded.tokenizer, text), stride):
-            total.add(part, loaded.tokenizer)
-            for token, bits in joiner.add(part) if tokens else ():
-                if as_json:
-                    shown.append({"token": token, "bits": None if math.isnan(bits) else bits})
-                else:
-                    _show(out, token, bits)
+    total, out, file_parts = Score(), console(), _FileParts(file)
+    show: Any = None
+    if tokens:
+        show = JsonTokens() if as_json else TokenLines(out)
+    # Where tokens are shown on a terminal, the bar stands below them.
+    beside = tokens and not as_json and sys.stdout.isatty()
+    with _ScoreProgress(out if beside else None) as bar:
+        for text in file_parts:
+            joiner = TokenJoiner(loaded.tokenizer)
+            for part in surprises(model, encode_parts(loaded.tokenizer, text), stride):
+                total.add(part, loaded.tokenizer)
+                bar.update(total, file_parts.expected)
+                for token, bits in joiner.add(part) if show else ():
+                    show.add(token, bits, any_predicted=total.tokens > 0)
     if not total.tokens:
         raise InputError(
             f"{file} has fewer than two tokens, so there is nothing to predict",
             hint="score a longer text",
         )
     if as_json:
-        figures = {name: getattr(total, name) for name in FIGURES}
-        print(json.dumps({**figures, **({"surprises": shown} if tokens else {})}))
+        figures = json.dumps({name: getattr(total, name) for name in FIGURES})
+        print(show.end(figures) if show else figures)
         return
-    if tokens:
-        print("" if token.endswith("\n") else "\n", flush=True)
+    if show:
+        show.end()
         mark = f"⟨{NONE}⟩" if out.color_system is None else "no colour"
         say(f"{mark} for the first token of a text, which has no context")
     _print_table(total)
 
 
-def _texts(file: str) -> Iterator[Iterator[str]]:
-    """Yield the texts of a file, each as an iterator of pieces."""
-    from glasshead.text.sources import Report, check_growth, find_sources, read_parts
+class _FileParts:
+    """The texts of a file, each as an iterator of pieces, and how large they may be."""
 
-    report = Report()
-    sources = find_sources([file], report)
-    for source in sources:
-        check_growth(source)
-    for source in sources:
-        for _, pieces in groupby(read_parts(source, report), key=lambda piece: piece.name):
-            yield (piece.text for piece in pieces)
-    say(*report.summary())
+    def __init__(self, file: str) -> None:
+        from glasshead.text.sources import Report, check_growth, find_sources, total_bytes
+
+        confirm_folders([file])
+        self._report = Report()
+        self._sources = find_sources([file], self._report)
+        for source in self._sources:
+            check_growth(source)
+        self._size = total_bytes(self._sources)
+        self._position = self._read = 0
+
+    @property
+    def expected(self) -> float | None:
+        """The bytes of text in all files, by those read so far; None for a stream."""
+        if not self._size or not self._position:
+            return None
+        return self._read * self._size / self._position
+
+    def __iter__(self) -> Iterator[Iterator[str]]:
+        from glasshead.text.sources import read_parts, total_bytes
+
+        before = 0
+
+        def at(position: int) -> None:
+            self._position = before + position
+
+        for source in self._sources:
+            parts = read_parts(source, self._report, at=at)
+            for _, pieces in groupby(parts, key=lambda piece: piece.name):
+                yield self._counted(pieces)
+            before += total_bytes([source])
+        say(*self._report.summary())
+
+    def _counted(self, pieces: "Iterator[DocumentPart]") -> Iterator[str]:
+        for piece in pieces:
+            self._read += len(piece.text.encode(errors="replace"))
+            yield piece.text
+
+
+class _ScoreProgress(ProgressDisplay):
+    """A bar on a terminal, with the loss so far and the time left."""
+
+    def __init__(self, console: "Console | None") -> None:
+        from rich.progress import TextColumn
+
+        super().__init__(TextColumn("loss {task.fields[loss]}"), console=console)
+        self._task = self._bar.add_task("", total=None, loss="-")
+
+    def update(self, total: "Score", expected: float | None) -> None:
+        if total.tokens:
+            loss = f"{total.loss:.3f}"
+            self._bar.update(self._task, completed=total.bytes, total=expected, loss=loss)
 
 
 class TokenJoiner:
@@ -202,16 +252,74 @@ class TokenJoiner:
                 self._bits = 0.0
 
 
-def _show(out: "Console", token: str, bits: float) -> None:
-    from rich.text import Text
+class TokenLines:
+    """Prints tokens with their bits as they come; on a terminal line by line, above the bar."""
 
-    visible = "".join(_visible(character) for character in token)
-    if out.color_system is not None:
-        out.print(Text(visible, _shade(bits)), end="", soft_wrap=True)
-        return
-    mark = f"⟨{NONE if math.isnan(bits) else f'{bits:.1f}'}⟩"
-    head = visible.removesuffix("\n")
-    sys.stdout.write(f"{head}{mark}{visible[len(head) :]}")
+    def __init__(self, out: "Console") -> None:
+        from rich.text import Text
+
+        self._out, self._line, self._token = out, Text(), ""
+        self._by_lines = sys.stdout.isatty()
+        self._waiting: list[tuple[str, float]] = []  # until a token is predicted
+
+    def add(self, token: str, bits: float, any_predicted: bool = True) -> None:
+        self._waiting.append((token, bits))
+        if any_predicted:
+            for one in self._waiting:
+                self._show(*one)
+            self._waiting.clear()
+
+    def _show(self, token: str, bits: float) -> None:
+        self._token = token
+        visible = "".join(_visible(character) for character in token)
+        style = ""
+        if self._out.color_system is not None:
+            style = _shade(bits)
+        else:
+            mark = f"⟨{NONE if math.isnan(bits) else f'{bits:.1f}'}⟩"
+            head = visible.removesuffix("\n")
+            visible = f"{head}{mark}{visible[len(head) :]}"
+            if not self._by_lines:
+                sys.stdout.write(visible)
+                return
+        self._line.append(visible, style)
+        if not self._by_lines:
+            self._flush()
+        elif "\n" in visible or len(self._line) > LONG_LINE:
+            while "\n" in self._line.plain:
+                end = self._line.plain.index("\n")
+                self._out.print(self._line[:end], soft_wrap=True)
+                self._line = self._line[end + 1 :]
+            if len(self._line) > LONG_LINE:  # below it is a bar: it must end
+                self._out.print(self._line, soft_wrap=True)
+                self._line = self._line[:0]
+
+    def _flush(self) -> None:
+        self._out.print(self._line, end="", soft_wrap=True)
+        self._line = self._line[:0]
+
+    def end(self) -> None:
+        self._flush()
+        print("" if self._token.endswith("\n") else "\n", flush=True)
+
+
+class JsonTokens:
+    """Prints one JSON object, its tokens as they come: it needs no memory for them."""
+
+    def __init__(self) -> None:
+        self._start = '{"surprises": ['
+        self._waiting: list[str] = []
+
+    def add(self, token: str, bits: float, any_predicted: bool = True) -> None:
+        bits_or_none = None if math.isnan(bits) else bits
+        self._waiting.append(json.dumps({"token": token, "bits": bits_or_none}))
+        if any_predicted:
+            sys.stdout.write(self._start + ", ".join(self._waiting))
+            self._start, self._waiting = ", ", []
+
+    def end(self, figures: str) -> str:
+        """Return the end of the object, with the figures, themselves an object."""
+        return f"], {figures[1:]}"
 
 
 def _visible(character: str) -> str:

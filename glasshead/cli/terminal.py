@@ -102,19 +102,19 @@ def say(*lines: str) -> None:
 
 
 class ProgressDisplay:
-    """A context manager with a progress bar on stderr, shown on a terminal only."""
+    """A context manager with a progress bar on a terminal: stderr's, or that of a console."""
 
-    def __init__(self, *columns: "ProgressColumn") -> None:
+    def __init__(self, *columns: "ProgressColumn", console: "Console | None" = None) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        self._on_terminal = sys.stderr.isatty()
+        self._on_terminal = console.is_terminal if console else sys.stderr.isatty()
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=None),
             *columns,
             TimeRemainingColumn(),
-            console=Console(stderr=True),
+            console=console or Console(stderr=True),
             expand=True,
             transient=True,
             disable=not self._on_terminal,

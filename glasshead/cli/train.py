@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from glasshead.cli.flags import with_flags
+from glasshead.cli.folders import confirm_folders
 from glasshead.cli.terminal import Decompressed, argument, drop_none, option, set_decompressed
 
 __all__ = ["train"]
@@ -124,6 +125,9 @@ def train(
         print(describe_settings(request.dataset, chosen, settings))
         return
     with join_processes() as processes:
+        if processes.first:
+            request.check()
+            confirm_folders(request.sources)
         path, outcome = run_training(request, new_listener(), processes)
     if processes.first:
         print(path)

@@ -6,7 +6,7 @@ for document in read_documents(["books/", "extra.jsonl.gz"], report=report):
 print(*report.summary(), sep="\\n", file=sys.stderr)
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 
 from glasshead.errors import ConfigError, InputError
 from glasshead.text.bpe import Cutter
-from glasshead.text.sources import Report, Skipped, Source, Unreadable, find_sources, read_parts
+from glasshead.text.sources import (
+    Report,
+    Skipped,
+    Source,
+    Unreadable,
+    find_sources,
+    read_parts,
+    total_bytes,
+)
 
 __all__ = [
     "Document",
@@ -68,22 +76,32 @@ def read_sources(found: Sequence[Source], field: str, report: Report) -> Iterato
 
 
 def read_pieces(
-    sources: Sequence[str | Path], *, field: str = "text", report: Report | None = None
+    sources: Sequence[str | Path],
+    *,
+    field: str = "text",
+    report: Report | None = None,
+    progress: Callable[[int, int], object] = lambda done, total: None,
 ) -> Iterator[tuple[str, bool]]:
     """Read the documents in pieces that can be encoded one by one; yield each, and if it ends one.
 
     Memory does not grow with the documents. A long file that was found in a folder is read twice:
-    first to know that it is text to its end.
+    first to know that it is text to its end. `progress` is called with (bytes done, total bytes)
+    of the files on disk.
     """
     report = Report() if report is None else report
     found, empty = find_sources(sources, report), True
+    total, before = total_bytes(found), 0
+
+    def at(position: int) -> None:
+        progress(before + position, total)
+
     for source in found:
         try:
             if not source.named and source.path and source.path.stat().st_size > WHOLE:
                 for _ in read_parts(source, Report(), field=field):
                     pass
             cutter, held = Cutter(), list[tuple[str, bool]]()
-            for part in read_parts(source, report, field=field):
+            for part in read_parts(source, report, field=field, at=at):
                 held += [(piece, False) for piece in cutter.push(part.text)]
                 if part.last:
                     held.append((cutter.flush(), True))
@@ -98,6 +116,8 @@ def read_pieces(
             if source.named:
                 raise
             report.skip(source.name, error.reason)
+        before += total_bytes([source])
+    progress(total, total)
     if empty:
         raise no_text_error(found, report)
 

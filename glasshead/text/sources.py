@@ -14,7 +14,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -35,6 +35,7 @@ __all__ = [
     "find_sources",
     "read_parts",
     "read_text",
+    "total_bytes",
 ]
 
 BLOCK = 1 << 20  # bytes read at a time
@@ -114,15 +115,22 @@ def allow_decompressed(gigabytes: float) -> None:
     _most_decompressed.set(int(gigabytes * 10**9))
 
 
-def find_sources(sources: Sequence[str | Path], report: Report) -> list[Source]:
-    """Return the files that names, folders, patterns and `-` mean, each once, in a fixed order."""
+def find_sources(
+    sources: Sequence[str | Path],
+    report: Report,
+    count: Callable[[int], object] = lambda n: None,
+) -> list[Source]:
+    """Return the files that names, folders, patterns and `-` mean, each once, in a fixed order.
+
+    While a folder is walked, `count` is called with the number of files found in it so far.
+    """
     found: list[Source] = []
     for entry in sources:
         name = str(entry)
         if name == "-":
             found.append(Source("standard input", None, named=True))
         elif os.path.isdir(name):
-            found += _in_folder(name, report)
+            found += _in_folder(name, report, count)
         elif os.path.exists(name):
             found.append(Source(name, Path(name), named=True))
         elif glob.has_magic(name):
@@ -131,7 +139,7 @@ def find_sources(sources: Sequence[str | Path], report: Report) -> list[Source]:
                 raise InputError(f"no file matches {name}", hint="quote the pattern; ** crosses /")
             for match in matches:
                 if os.path.isdir(match):
-                    found += _in_folder(match, report)
+                    found += _in_folder(match, report, count)
                 elif not os.path.isfile(match):
                     report.skip(match, "not a regular file")
                 else:
@@ -151,14 +159,28 @@ def find_sources(sources: Sequence[str | Path], report: Report) -> list[Source]:
     return list(once.values())
 
 
+def total_bytes(found: Sequence[Source]) -> int:
+    """Return the size of the files on the disk; a stream counts as nothing."""
+    total = 0
+    for source in found:
+        with suppress(OSError):
+            total += 0 if source.path is None else os.path.getsize(source.path)
+    return total
+
+
 _SYSTEM = ("/dev", "/proc", "/sys")  # folders whose files are no files, and may never end
+_ENDLESS = ("/proc", "/sys")  # so are those of the folders in them; /dev/shm has real ones
 
 
-def _in_folder(folder: str, report: Report) -> list[Source]:
+def _in_folder(folder: str, report: Report, count: Callable[[int], object]) -> list[Source]:
     def skip_folder(error: OSError) -> None:
         report.skip(str(error.filename), str(error.strerror))
 
     paths: list[Path] = []
+    real = os.path.realpath(folder)
+    if real in _SYSTEM or real.startswith(tuple(f"{name}/" for name in _ENDLESS)):
+        report.skip(folder, "of the system, not of files")
+        return []
     for parent, folders, files in os.walk(folder, onerror=skip_folder):
         for name in [*sorted(folders), *sorted(files)]:
             path = Path(parent, name)
@@ -173,6 +195,8 @@ def _in_folder(folder: str, report: Report) -> list[Source]:
                 report.skip(str(path), "not a regular file")
             else:
                 paths.append(path)
+                if len(paths) % 1000 == 0:
+                    count(len(paths))
         folders[:] = [
             name
             for name in folders

@@ -11,13 +11,13 @@ name only when it is complete and on the disk; a file of the wrong size is not u
 import json
 import os
 import secrets
+import shutil
 import struct
 import sys
 import tempfile
 import time
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from hashlib import sha256
@@ -29,11 +29,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glasshead.errors import InputError, UnknownCharacterError
+from glasshead.files.writing import sync_file
 from glasshead.text.bpe import Cutter
-from glasshead.text.corpus import Report, Skipped, no_text_error, read_sources, split_by_document
+from glasshead.text.corpus import Report, Skipped, no_text_error, split_by_document
 from glasshead.text.parallel_encoding import EncodedUnit, Part, Unit, encode_units
 from glasshead.text.sources import BLOCK, Source, Unreadable, find_sources, read_parts
-from glasshead.text.tokenizer import Tokenizer
+from glasshead.text.tokenizer import Tokenizer, place_after, unknown_character
 
 __all__ = ["TokenStore", "keep_streams", "keep_text", "token_store"]
 
@@ -270,31 +271,34 @@ def _write(
     report: Report,
     progress: Callable[[int], object],
 ) -> None:
-    documents, n_ids = array("q", [0]), 0
+    last, n_documents, n_ids = 0, 0, 0  # `last` is where the last document ended
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with temporary.open("wb") as file:
+        # The documents' ends come after the ids; until then they are in a file, not in memory.
+        with temporary.open("wb") as file, tempfile.TemporaryFile(dir=path.parent) as ends:
+            ends.write(struct.pack("<q", 0))
             file.write(bytes(HEADER.size))
             for unit, result in encoded:
                 file.write(result.ids.astype(f"<u{width}").data)
                 for part, count in zip(unit.parts, result.counts, strict=True):
                     n_ids += count
                     if part.ends:
-                        documents.append(n_ids)
+                        last, n_documents = n_ids, n_documents + 1
+                        ends.write(struct.pack("<q", n_ids))
                     if part.drops:  # always the last of its unit
-                        n_ids = documents[-1]
+                        n_ids = last
                         file.seek(HEADER.size + width * n_ids)
                         file.truncate()
                 progress(unit.position)
             file.write(bytes(_round_up(width * n_ids) - width * n_ids))
-            file.write(np.array(documents, dtype="<i8").data)
+            ends.seek(0)
+            shutil.copyfileobj(ends, file)
             extra = {"key": key, "skipped": [asdict(s) for s in report.skipped]}
             tail = json.dumps(extra).encode()
             file.write(tail)
             file.seek(0)
-            file.write(HEADER.pack(MAGIC, VERSION, width, n_ids, len(documents) - 1, len(tail)))
-            file.flush()
-            os.fsync(file.fileno())
+            file.write(HEADER.pack(MAGIC, VERSION, width, n_ids, n_documents, len(tail)))
+            sync_file(file)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -314,15 +318,28 @@ def _remove_stale(path: Path) -> None:
 def _unknown_character(
     found: Sequence[Source], tokenizer: Tokenizer, field: str
 ) -> UnknownCharacterError:
-    """Return the error with the position in the document instead of the part."""
-    for document in read_sources(found, field, Report()):
-        try:
-            tokenizer.encode_ids(document.text)
-        except UnknownCharacterError as error:
-            return UnknownCharacterError(f"{document.name}: {error}", error.hint)
+    """Return the error with the place in the document, which may be larger than memory."""
+    start = place = place_after("")
+    for source in found:
+        with suppress(Unreadable):
+            for part in read_parts(source, Report(), field=field):
+                if unknown := [c for c in set(part.text) if not _is_known(c, tokenizer)]:
+                    index = min(map(part.text.index, unknown))
+                    place = place_after(part.text[:index], *place)
+                    error = unknown_character(part.text[index], *place)
+                    return UnknownCharacterError(f"{part.name}: {error}", error.hint)
+                place = start if part.last else place_after(part.text, *place)
     return UnknownCharacterError(
         "a file changed while it was read", hint="try again when no program writes to it"
     )
+
+
+def _is_known(character: str, tokenizer: Tokenizer) -> bool:
+    try:
+        tokenizer.encode_ids(character)
+    except UnknownCharacterError:
+        return False
+    return True
 
 
 def _cpus() -> int:

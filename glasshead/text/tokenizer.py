@@ -44,8 +44,10 @@ __all__ = [
     "Tokenizer",
     "WordTokenizer",
     "load_tokenizer",
+    "place_after",
     "read_inner",
     "tokenizer_from_json",
+    "unknown_character",
 ]
 
 
@@ -82,7 +84,8 @@ class CharTokenizer(Tokenizer):
         ids = self._id_of[np.minimum(_code_points(text), len(self._id_of) - 1)]
         unknown = np.flatnonzero(ids < 0)
         if unknown.size:
-            raise _unknown_character(text, int(unknown[0]))
+            index = int(unknown[0])
+            raise unknown_character(text[index], *place_after(text[:index]))
         return ids
 
     def to_json(self) -> str:
@@ -244,11 +247,20 @@ def _code_points(text: str) -> NDArray[np.uint32]:
     return np.frombuffer(utf32, dtype="<u4")
 
 
-def _unknown_character(text: str, index: int) -> UnknownCharacterError:
-    line = text.count("\n", 0, index) + 1
-    column = index - text.rfind("\n", 0, index)
+def place_after(text: str, line: int = 1, column: int = 1, index: int = 0) -> tuple[int, int, int]:
+    """Return line, column and index of what follows a text that began at this place.
+
+    >>> place_after("ab\\ncd"), place_after("e", 2, 3, 5)
+    ((2, 3, 5), (2, 4, 6))
+    """
+    ends = text.count("\n")
+    column = len(text) - text.rfind("\n") if ends else column + len(text)
+    return line + ends, column, index + len(text)
+
+
+def unknown_character(character: str, line: int, column: int, index: int) -> UnknownCharacterError:
     return UnknownCharacterError(
-        f"character {text[index]!r} (U+{ord(text[index]):04X}) at line {line}, column {column} "
+        f"character {character!r} (U+{ord(character):04X}) at line {line}, column {column} "
         f"(index {index}) was not in the training text",
         hint="remove it, or train with --tokenizer bpe or byte, which know every character",
     )

@@ -1,7 +1,7 @@
 """Language modelling: a GPT learns to predict each token of a text from those before it."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -33,6 +33,7 @@ MOST_CHARACTERS = 512  # distinct ones, up to which each character becomes an id
 WIDE = 2.0  # bytes a character on average, above which characters are the first tokens of BPE
 SMALL_TEXT = 5_000_000  # bytes, up to which that is so
 EXCERPT = 2000  # tokens of held-out text to take examples from
+LEARNED = 50_000_000  # bytes of text that a tokenizer learns words from: counting takes memory
 RESIDENT = 2**28  # ids that are kept on a GPU: 1 GiB
 
 
@@ -71,20 +72,34 @@ class Corpus:
 
 
 def train_tokenizer(
-    sources: Sequence[str | Path], config: TextConfig, vocab_size: int | None = None
+    sources: Sequence[str | Path],
+    config: TextConfig,
+    vocab_size: int | None = None,
+    *,
+    progress: Callable[[int, int], object] = lambda done, total: None,
+    report: Report | None = None,
 ) -> Tokenizer:
     """Train the tokenizer that the config names on the sources.
 
     'auto' makes each character an id if there are few of them and the text is small; otherwise it
     is BPE, whose first tokens are the characters if most of them take three bytes, as in Chinese.
-    `<eos>` ends each document if there are several, or if the tokenizer must be portable.
+    `<eos>` ends each document if there are several, or if the tokenizer must be portable. BPE
+    learns from at most LEARNED bytes of the text, taken evenly.
+
+    Args:
+        progress: called with (bytes read, total bytes); the text is read several times.
+        report: gets a note if BPE learns from a part of the text.
     """
 
     def texts() -> Iterator[str]:
-        return (text for text, _ in read_pieces(sources, field=config.field))
+        pieces = read_pieces(sources, field=config.field, progress=progress)
+        return (text for text, _ in pieces)
+
+    def some_texts() -> Iterator[str]:
+        return _take_evenly(texts(), n_bytes, LEARNED)
 
     n_documents, n_bytes, n_characters, characters = 0, 0, 0, set[str]()
-    for text, ends in read_pieces(sources, field=config.field):
+    for text, ends in read_pieces(sources, field=config.field, progress=progress):
         n_documents += ends
         n_bytes += len(text.encode(errors="replace"))
         n_characters += len(text)
@@ -99,10 +114,27 @@ def train_tokenizer(
             return ByteTokenizer(specials)
     size = vocab_size or pick_vocab_size(n_bytes)
     cut = split_gpt2_words if config.portable else split_words
+    if n_bytes > LEARNED and report is not None:
+        learned, all_of_it = f"{LEARNED / 1e6:,.0f} MB", f"{n_bytes / 1e6:,.0f} MB"
+        report.notes.append(f"the tokenizer learns from {learned} of the text's {all_of_it}")
     if n_bytes > WIDE * n_characters:
         grow = vocab_size is None
-        return BPETokenizer.train_on_characters(texts, size, specials, cut, grow=grow)
-    return BPETokenizer.train(texts(), size, specials, cut)
+        return BPETokenizer.train_on_characters(some_texts, size, specials, cut, grow=grow)
+    return BPETokenizer.train(some_texts(), size, specials, cut)
+
+
+def _take_evenly(texts: Iterable[str], total: int, most: int) -> Iterator[str]:
+    """Yield texts of `most` bytes out of `total`, from everywhere; all if there are no more.
+
+    >>> list(_take_evenly(["ab", "cd", "ef", "gh", "ij", "kl"], 12, 4))
+    ['ab', 'gh']
+    """
+    seen = taken = 0
+    for text in texts:
+        if total <= most or taken * total <= seen * most:
+            taken += len(text.encode(errors="replace"))
+            yield text
+        seen += len(text.encode(errors="replace"))
 
 
 def pick_vocab_size(n_bytes: int) -> int:
@@ -151,8 +183,11 @@ class TextDataset(Dataset):
         context, report = self.context, Report()
         texts = context.save_streams(sources["sources"])
         self.sources = {"sources": texts}
-        self.tokenizer = tokenizer or train_tokenizer(texts, self.config, vocab_size)
-        progress = context.listener.on_tokenised
+        listener = context.listener
+        self.tokenizer = tokenizer or train_tokenizer(
+            texts, self.config, vocab_size, progress=listener.on_read, report=report
+        )
+        progress = listener.on_tokenised
         self.corpus = read_corpus(
             texts, self.tokenizer, self.config, context.cache, progress=progress, report=report
         )

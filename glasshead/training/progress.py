@@ -40,6 +40,9 @@ class ProgressListener:
     def __exit__(self, *error: object) -> None:
         pass
 
+    def on_read(self, done: int, total: int) -> None:
+        """So many bytes of the text are read, to train a tokenizer; it is read several times."""
+
     def on_tokenised(self, done: int, total: int) -> None:
         """So many bytes of the text are tokenised."""
 
@@ -81,7 +84,7 @@ class ProgressBar(ProgressLines):
         from rich.progress import BarColumn, Progress, TextColumn
 
         self._clock, self._drawn = clock, -math.inf
-        self._tokenising_since: float | None = None
+        self._part, self._part_done, self._part_since = "", 0, 0.0
         self._bar = Progress(
             TextColumn("step {task.fields[step]}"),
             BarColumn(bar_width=None),
@@ -105,12 +108,28 @@ class ProgressBar(ProgressLines):
     def __exit__(self, *error: object) -> None:
         self._bar.stop()
 
+    def on_read(self, done: int, total: int) -> None:
+        self._show_part("reading", done, total)
+
     def on_tokenised(self, done: int, total: int) -> None:
+        self._show_part("tokenising", done, total)
+
+    def _show_part(self, what: str, done: int, total: int) -> None:
+        """Rewrite a line with the share that is done of the files' bytes, and the time left."""
         now = self._clock()
-        self._tokenising_since = now if self._tokenising_since is None else self._tokenising_since
-        if now - self._tokenising_since > 1:
-            end = "\n" if done >= total else ""
-            print(f"\rtokenising {100 * done / max(total, 1):.0f} %", end=end, file=sys.stderr)
+        if what != self._part or done < self._part_done:  # another, or from the beginning again
+            self._part, self._part_since = what, now
+        self._part_done = done
+        since = now - self._part_since
+        if since > 1 and (done >= total or now - self._drawn >= DRAW_SECONDS):
+            self._drawn = now
+            share = f"{100 * done / max(total, 1):.0f} %"
+            left = format_seconds(since * (total - done) / max(done, 1))
+            line = f"reading the text: {share}, {left} left"
+            if what == "tokenising":
+                line = f"tokenising the text: {share}, {left} left"
+            shown = "" if done >= total else translate(line)
+            print(f"\x1b[2K{shown}\r", end="", file=sys.stderr, flush=True)
 
     def on_log(self, step: int, values: dict[str, Any]) -> None:
         if "loss" in values:

@@ -1,14 +1,17 @@
 """`glasshead score`, as it is typed."""
 
+import gzip
 import json
 import lzma
 import math
 import re
+import sys
 
 import numpy as np
 import pytest
 
-from glasshead.cli.score import TokenJoiner
+from glasshead.cli.score import JsonTokens, TokenJoiner, TokenLines, _FileParts
+from glasshead.cli.terminal import console
 from glasshead.generation.score import Surprises
 from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer, CharTokenizer
 from tests.cli.test_cli import is_a_mistake
@@ -162,3 +165,44 @@ def test_the_bits_of_a_characters_bytes_are_added_up():
     found = list(TokenJoiner(ByteTokenizer()).add(part))
     assert [text for text, _ in found] == ["春", "a"]
     assert [bits for _, bits in found] == pytest.approx([10, 7])
+
+
+def test_json_tokens_are_printed_as_they_come(capsys):
+    show = JsonTokens()
+    show.add("春", math.nan, any_predicted=False)
+    assert capsys.readouterr().out == ""
+    show.add("江", 3.5)
+    first = capsys.readouterr().out
+    assert first.startswith('{"surprises": [{"token": ')
+    show.add("潮", 1.0)
+    whole = first + capsys.readouterr().out + show.end('{"loss": 2.0}')
+    found = json.loads(whole)
+    assert [one["bits"] for one in found["surprises"]] == [None, 3.5, 1.0]
+    assert found["loss"] == 2.0
+
+
+def test_the_bar_knows_how_much_text_there_will_be(tmp_path):
+    """By what was read of the file so far, compressed or not."""
+    text = "".join(f"{n * n}\n" for n in range(400_000))
+    packed = tmp_path / "text.txt.gz"
+    packed.write_bytes(gzip.compress(text.encode()))
+    plain = tmp_path / "text.txt"
+    plain.write_text(text)
+    for file in (packed, plain):
+        parts = _FileParts(str(file))
+        assert parts.expected is None
+        found = [parts.expected for pieces in parts for _ in pieces]
+        assert len(found) > 1
+        assert all(one == pytest.approx(len(text.encode()), rel=0.4) for one in found)
+        assert found[-1] == pytest.approx(len(text.encode()), rel=0.01)
+
+
+def test_tokens_on_a_terminal_are_shown_by_lines(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    show = TokenLines(console())
+    for token, bits in (("one", math.nan), (" two", 3.25), ("\n", 1.0), ("three", 2.0)):
+        show.add(token, bits)
+    assert capsys.readouterr().out == "one⟨–⟩ two⟨3.2⟩↵⟨1.0⟩\n"
+    show.end()
+    assert capsys.readouterr().out == "three⟨2.0⟩\n\n"

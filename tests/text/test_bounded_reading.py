@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from glasshead.cli.atlas import _read_text
-from glasshead.cli.score import _texts
+from glasshead.cli.score import _FileParts
 from glasshead.errors import InputError
 from glasshead.text import sources
 from glasshead.text.corpus import read_documents, read_pieces
 from glasshead.text.sources import Report, allow_decompressed, find_sources, read_parts
-from glasshead.text.tokenizer import ByteTokenizer
+from glasshead.text.tokenizer import BPETokenizer, ByteTokenizer
 from glasshead.training.language import TextConfig, train_tokenizer
 from tests.observe.peak_memory import peak_memory
 
@@ -57,11 +57,10 @@ def test_text_that_grows_a_hundredfold_is_refused_unless_it_is_allowed(bomb, ope
 @pytest.mark.parametrize(("opener", "name"), [(gzip.open, "a.txt.gz"), (lzma.open, "a.txt.xz")])
 def test_what_would_be_refused_is_refused_before_the_model_runs(bomb, opener, name):
     path = bomb(opener, name)
-    texts = _texts(str(path))
     with pytest.raises(InputError, match="decompress to"):
-        next(texts)
+        _FileParts(str(path))
     allow_decompressed(0.01)
-    assert len("".join(next(_texts(str(path))))) == 5 << 20
+    assert len("".join(next(iter(_FileParts(str(path)))))) == 5 << 20
 
 
 def test_a_compressed_text_like_any_other_is_read(tmp_path, monkeypatch):
@@ -145,3 +144,58 @@ def test_folders_of_the_system_and_files_that_nobody_may_see_are_skipped(tmp_pat
     found = find_sources([tmp_path], report)
     assert [source.path for source in found] == [tmp_path / "data" / "a.txt"]
     assert {Path(one.name).name for one in report.skipped} == {"proc", "secret"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no /proc")
+@pytest.mark.parametrize("folder", ["/proc", "/proc/self", "/sys", "/dev"])
+def test_a_folder_of_the_system_has_no_texts_even_if_it_is_named(folder):
+    report = Report()
+    assert find_sources([folder], report) == []
+    assert [one.name for one in report.skipped] == [folder]
+
+
+def test_reading_and_walking_say_how_far_they_are(tmp_path):
+    for number in range(2003):
+        (tmp_path / f"{number:04}.txt").write_text(f"{number}\n")
+    counts, steps = [], []
+    find_sources([tmp_path], Report(), counts.append)
+    assert counts == [1000, 2000]
+    config = TextConfig(tokenizer="bpe")
+    train_tokenizer([tmp_path], config, 300, progress=lambda *step: steps.append(step))
+    size = sum(file.stat().st_size for file in tmp_path.iterdir())
+    assert {total for _, total in steps} == {size}
+    assert [done for done, _ in steps].count(size) >= 2  # it is read twice
+    once = [done for done, _ in steps[: [done for done, _ in steps].index(size)]]
+    assert once == sorted(once)
+    assert len(set(once)) > 2000
+
+
+@pytest.mark.parametrize("letters", ["latin", "chinese"])
+def test_a_tokenizer_learns_from_a_part_of_a_large_text(tmp_path, monkeypatch, letters):
+    first = ord("a") if letters == "latin" else ord("一")
+    text = "\n".join(" ".join(chr(first + n * k % 26) * 2 for k in range(30)) for n in range(997))
+    for number in range(40):  # as many documents, each a piece
+        (tmp_path / f"{number:02}.txt").write_text(text[number * 1000 :][:1000])
+    size, learned, report = 0, [], Report()
+    for file in tmp_path.iterdir():
+        size += file.stat().st_size
+    monkeypatch.setattr("glasshead.training.language.LEARNED", size // 4)
+    encode = BPETokenizer.train.__func__
+    several = BPETokenizer.train_on_characters.__func__
+
+    def train(cls, texts, *more):
+        texts = list(texts)
+        learned.append(sum(len(one.encode()) for one in texts))
+        return encode(cls, texts, *more)
+
+    def train_on_characters(cls, texts, *more, grow):
+        learned.append(sum(len(one.encode()) for one in texts()))
+        return several(cls, texts, *more, grow=grow)
+
+    monkeypatch.setattr(BPETokenizer, "train", classmethod(train))
+    monkeypatch.setattr(BPETokenizer, "train_on_characters", classmethod(train_on_characters))
+    train_tokenizer([tmp_path], TextConfig(tokenizer="bpe"), 800, report=report)
+    [taken] = learned
+    assert abs(taken - size / 4) < size / 39
+    [note] = report.notes
+    assert "the tokenizer learns from" in note
