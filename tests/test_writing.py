@@ -10,7 +10,9 @@ import pytest
 
 from glasshead.files import writing
 from glasshead.files.locking import try_lock
-from glasshead.files.writing import atomic_write
+from glasshead.files.writing import atomic_write, what_to_do
+from glasshead.text.token_store import token_store
+from glasshead.text.tokenizer import ByteTokenizer
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EINVAL, errno.ENOTSUP])
@@ -26,6 +28,32 @@ def test_a_disk_that_cannot_hold_a_file_is_an_error(tmp_path, monkeypatch, numbe
     with fails, atomic_write(path) as file:
         file.write(b"new")
     assert path.read_text() == ("new" if tolerated else "old")
+
+
+@pytest.mark.parametrize(
+    ("number", "hint"),
+    [(errno.ENOSPC, "make room"), (errno.EDQUOT, "make room"), (errno.EROFS, "make the folder")],
+)
+def test_a_disk_that_takes_nothing_names_what_would_help(number, hint):
+    assert what_to_do(OSError(number, "no")).startswith(hint)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
+def test_a_file_system_without_fsync_and_locks_is_written_to(tmp_path, monkeypatch):
+    import fcntl
+
+    def refuse(*args):
+        raise OSError(errno.ENOLCK if len(args) > 1 else errno.EINVAL, "not here")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with atomic_write(tmp_path / "a") as file:
+        file.write(b"text")
+    assert (tmp_path / "a").read_bytes() == b"text"
+    store = token_store([tmp_path / "a"], ByteTokenizer(), tmp_path / "b")
+    assert bytes(store.ids.tolist()) == b"text"
+    with (tmp_path / "lock").open("wb") as file:
+        assert try_lock(file)
 
 
 def test_a_file_that_is_open_elsewhere_is_replaced_when_it_is_closed(tmp_path, monkeypatch):

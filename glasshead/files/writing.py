@@ -15,7 +15,7 @@ from glasshead.errors import CheckpointError
 
 __all__ = [
     "atomic_folder", "atomic_path", "atomic_write", "remove", "sync_file", "sync_folder",
-    "write_error",
+    "what_to_do", "write_error",
 ]  # fmt: skip
 
 WAITS = (0.05, 0.1, 0.2, 0.4, 0.8) if os.name == "nt" else ()  # seconds
@@ -120,6 +120,13 @@ def remove(path: Path) -> None:
         shutil.rmtree(gone)
     else:
         path.unlink(missing_ok=True)
+
+
+def what_to_do(error: OSError) -> str:
+    """Return what lets a file be written after this error, to be put into a hint."""
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return "make the folder writable"
+    return "make room"
 
 
 def write_error(what: str, error: OSError) -> CheckpointError:

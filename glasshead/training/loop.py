@@ -24,6 +24,7 @@ from glasshead.checkpoint import RunFolder, State, load_parameters, parameters
 from glasshead.checkpoint.processes import ALONE, Processes
 from glasshead.errors import CheckpointError, ConfigError, NotFiniteError
 from glasshead.files.tensors import read_tensors
+from glasshead.files.writing import what_to_do
 from glasshead.training.config import TrainConfig
 from glasshead.training.cuda_graph import StepGraph
 from glasshead.training.ema import EMA
@@ -347,7 +348,7 @@ class Trainer:
             step = max(self._saved_step, 0)
             raise CheckpointError(
                 f"cannot write {error.filename or self.run.path}: {error.strerror}",
-                hint=f"the checkpoint of step {step} is intact: make room, then "
+                hint=f"the checkpoint of step {step} is intact: {what_to_do(error)}, then "
                 f"`glasshead train --resume {self.run.path}`",
             ) from None
         finally:

@@ -11,6 +11,7 @@ from torch import nn
 
 from glasshead.checkpoint import KINDS, RunConfig, RunFolder, load, load_parameters, parameters
 from glasshead.errors import CheckpointError, ConfigError, InputError, did_you_mean
+from glasshead.files.writing import what_to_do
 from glasshead.machine import pick_device
 from glasshead.training.config import TrainConfig
 from glasshead.training.dataset import Context, Dataset, Sources, select_fields
@@ -176,7 +177,7 @@ def resume_run(
         except OSError as error:
             raise CheckpointError(
                 f"cannot write {path}/config.json: {error.strerror}",
-                hint=f"nothing is lost: make room, then glasshead train --resume {path}",
+                hint=f"nothing is lost: {what_to_do(error)}, then glasshead train --resume {path}",
             ) from None
     if context.processes.first:
         context.processes.broadcast(run.path)
