@@ -72,11 +72,17 @@ def export(
 
 
 def _export_page(run: Path, out: Path, precision: Literal["float32", "float16", "int8"]) -> None:
+    import errno
+    import os
+
     from glasshead.errors import InputError
     from glasshead.page.living import plan_living
 
     if out.exists():
         raise InputError(f"{out} exists already", hint="choose another -o")
+    if not out.absolute().parent.is_dir():
+        reason = os.strerror(errno.ENOENT)
+        raise InputError(f"cannot write {out}: {reason}", hint="is there such a folder?")
     page = plan_living(run, precision)
     say(f"{page.size / 1e6:,.1f} MB, parameters in {precision}")
     if page.cost is not None:
