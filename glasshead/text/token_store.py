@@ -129,7 +129,11 @@ def token_store(
             with closing(encode_units(units, tokenizer, separator, workers)) as encoded:
                 total = sum(os.path.getsize(name) for name in names)
                 width = 2 if tokenizer.vocab_size <= 1 << 16 else 4
-                _write(path, encoded, width, key, here, lambda done: progress(done, total))
+                try:
+                    _write(path, encoded, width, key, here, lambda done: progress(done, total))
+                except PermissionError:  # Windows: another process has made it, and reads it
+                    if _reusable(path, key) is None:
+                        raise
             store = TokenStore.open(path)
     except UnknownCharacterError:
         raise _unknown_character(found, tokenizer, field) from None

@@ -283,6 +283,30 @@ def test_a_full_disk_is_one_clear_error(corpus, tmp_path):
     assert list((tmp_path / "cache").iterdir()) == []
 
 
+def test_a_store_that_another_process_made_meanwhile_and_reads_is_used(
+    corpus, tmp_path, monkeypatch
+):
+    """As on Windows, where a file that is mapped cannot be replaced."""
+    replace = os.replace
+
+    def mapped(new, old):
+        replace(new, old)  # by the other process
+        raise PermissionError(13, "Access is denied")
+
+    monkeypatch.setattr(os, "replace", mapped)
+    store = token_store([corpus], ByteTokenizer(), tmp_path / "cache")
+    monkeypatch.undo()
+    other = token_store([corpus], ByteTokenizer(), tmp_path / "other")
+    assert (store.ids == other.ids).all()
+
+    def denied(new, old):
+        raise PermissionError(13, "Access is denied")
+
+    monkeypatch.setattr(os, "replace", denied)
+    with pytest.raises(InputError, match="Access is denied"):
+        token_store([corpus], ByteTokenizer(), tmp_path / "third")
+
+
 def test_a_file_that_stops_being_text_leaves_no_ids(tmp_path, monkeypatch):
     cut_small(monkeypatch)
     (tmp_path / "a.txt").write_text("first\n")
