@@ -28,7 +28,7 @@ from glasshead.observe.view import ViewConfig
 from glasshead.page.bundle import WEB, bundle
 from glasshead.page.living import plan_living
 from glasshead.page.look_answers import LookView, binary_map
-from tests.serve.conftest import CHROMIUM, find_chromium
+from tests.browser import CHROMIUM, find_chromium
 
 START = """([script, told, parameters]) => {
   const url = URL.createObjectURL(new Blob([script], { type: "text/javascript" }));

@@ -21,8 +21,9 @@ from typing import Any
 import httpx
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.browser import CHROMIUM, find_chromium
 from tests.serve import trained
-from tests.serve.conftest import CHROMIUM, find_chromium, live
+from tests.serve.conftest import live
 from tests.serve.made_up import long_atlas
 
 READY = ".map[data-missing='0']"

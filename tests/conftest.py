@@ -12,6 +12,7 @@ import torch
 from hypothesis import settings
 
 from glasshead.machine import settle_half_precision
+from tests.browser import browser as browser
 
 settle_half_precision()
 torch.set_num_threads(1)  # models this small are quicker so, and tests beside each other do no harm
@@ -43,6 +44,8 @@ LONG = (
     "serve/test_page_views.py",
     # Deep tests only:
     "test_documents.py",
+    "test_site.py",
+    "test_notebooks.py",
     "lab/claims/test_c05_referent.py",
     "lab/claims/test_c09_interpretable.py",
     "lab/claims/test_c12_heads.py",

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from functools import partial
@@ -16,12 +15,11 @@ import pytest
 
 from docs._build.imports import ROOT
 from glasshead.cli import COMMANDS
-from tests.serve.conftest import browser  # noqa: F401  # a fixture
+from tests.browser import find_chromium
 
 pytestmark = pytest.mark.deep
 
-NAMED = [os.environ.get("GLASSHEAD_CHROMIUM", ""), "chromium", "google-chrome"]
-BROWSER = next(filter(None, map(shutil.which, filter(None, NAMED))), None)
+BROWSER = find_chromium()
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +112,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.mark.parametrize("page", ["index.html", "zh/index.html"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_a_visitor_cuts_an_arc_on_the_front_page(browser, address, page, width):  # noqa: F811  # noqa: F811
+def test_a_visitor_cuts_an_arc_on_the_front_page(browser, address, page, width):
     context = browser.new_context(viewport={"width": width, "height": 844})
     tab, asked = context.new_page(), []
     tab.on("request", lambda request: asked.append(request.url))

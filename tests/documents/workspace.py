@@ -130,7 +130,8 @@ class Workspace:
         self.printed = out.read_text()
 
     def close(self) -> None:
-        for process in self.background:
+        while self.background:
+            process = self.background.pop()
             process.terminate()
             process.wait(PATIENCE)
 

@@ -46,6 +46,7 @@ def test_flash_attention_has_rules_of_its_own(name, padding, monkeypatch):
 
 
 @pytest.mark.deep
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # transformers compiles the mask
 @torch.no_grad()
 def test_flex_attention_is_recorded():
     model = build("llama")

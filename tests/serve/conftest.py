@@ -15,7 +15,6 @@ import functools
 import hashlib
 import logging
 import os
-import shutil
 import ssl
 import threading
 import time
@@ -165,28 +164,6 @@ def server_errors() -> Iterator[list[logging.LogRecord]]:
         raise AssertionError(f"the server failed: {found[0].__dict__['about']}") from (
             error[1] if error else None
         )
-
-
-CHROMIUM = ("--no-sandbox", "--disable-background-networking", "--disable-component-update",
-            "--disable-sync", "--disable-gpu", "--no-first-run")  # fmt: skip
-
-
-def find_chromium() -> str | None:
-    """The browser that is installed; None means Playwright's own, if there is one."""
-    named = [os.environ.get("GLASSHEAD_CHROMIUM"), "chromium", "google-chrome"]
-    return next((path for name in named if name and (path := shutil.which(name))), None)
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-    found = find_chromium()
-    with sync_api.sync_playwright() as playwright:
-        if found is None and not Path(playwright.chromium.executable_path).exists():
-            pytest.skip("needs Chromium; $GLASSHEAD_CHROMIUM can name it")
-        chromium = playwright.chromium.launch(executable_path=found, args=list(CHROMIUM))
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture

@@ -102,7 +102,7 @@ def test_a_text_that_the_server_forgot_is_read_again(page, server, world_runs, v
     shown = {"look": ".words-over .word", "steps": ".query-words button"}[view]
     page.wait_for_selector(shown)
     store = mine.app.state.traces
-    store._drop(next(iter(store._traces)))
+    store._traces.popitem()
     asked = []
     page.on("request", lambda request: asked.append(request.url))
     page.evaluate("location.hash = location.hash.replace('head=0', 'head=3')")

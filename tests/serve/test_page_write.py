@@ -1,6 +1,10 @@
 """Write in a browser: tokens as they come, other ones taken, and what was looked at."""
 
+import time
+
 import pytest
+
+from glasshead.serve.writer import Writer
 
 from .conftest import meanwhile, until
 from .painting import painted
@@ -66,7 +70,18 @@ def test_one_token_and_on(page, served):
     assert page.locator(".token.chosen-by-hand").text_content().rstrip("\n") == word
 
 
-def test_stop_stops(page, served):
+def test_stop_stops(page, served, monkeypatch):
+    write, begun = Writer._write, {}
+
+    def until_left(writer):
+        """Write 40 tokens, and no more before the client has left."""
+        enough = writer.tokens - begun.setdefault(writer, writer.tokens) >= 40
+        if enough and writer.jobs and not any(job.gone for job in writer.jobs.values()):
+            time.sleep(0.01)
+        else:
+            write(writer)
+
+    monkeypatch.setattr(Writer, "_write", until_left)
     open_write(page, served, "&max=1024")
     page.locator("textarea").fill(TEXT)
     page.get_by_role("button", name="Write", exact=True).click()
