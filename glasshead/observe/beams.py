@@ -7,7 +7,7 @@ which the token was computed: by that, the recorded queries, keys and log-sum-ex
 
 import copy
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import wraps
@@ -27,15 +27,18 @@ Finish = Callable[[Tensor, Tensor, int], None]
 
 
 @contextmanager
-def watch_beams(model: nn.Module, begin: Callable[[], None], finish: Finish) -> Iterator[None]:
-    """Call `begin` and `finish` around each beam search of a model of transformers."""
+def watch_beams(
+    modules: Iterable[nn.Module], begin: Callable[[], None], finish: Finish
+) -> Iterator[None]:
+    """Call `begin` and `finish` around each beam search of a model of transformers, one of these
+    modules."""
     if "transformers" not in sys.modules:
         yield
         return
     from transformers import GenerationMixin
 
     owner: Any = GenerationMixin
-    original, own = owner._beam_search, {*model.modules()}
+    original, own = owner._beam_search, {*modules}
 
     @wraps(original)
     def search(self: Any, *args: Any, **options: Any) -> Any:

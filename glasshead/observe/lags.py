@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["EXACT", "LagSums", "bucket", "count_far", "lag_starts", "sum_cells_by_lag"]
+__all__ = ["EXACT", "bucket", "count_far", "lag_starts", "sum_cells_by_lag"]
 
 EXACT = 128  # lags nearer than this have a bucket each; a power of two
 
@@ -46,38 +46,6 @@ def bucket(lag: Tensor) -> Tensor:
     """Return n for lags of 128 x 2^n to 128 x 2^(n + 1) - 1, and -1 for nearer ones."""
     n = torch.frexp(lag.clamp(min=1).double()).exponent.long() - 1 - int(math.log2(EXACT))
     return n.clamp(min=-1)
-
-
-class LagSums:
-    """Adds w[i, j] to out[offset + i - j], for the rows first, first + step, ... of bands (n, m).
-
-    Read with one element more than its width from row to row, a band lines up by lag, and a sum
-    over its rows is a product. Only the corners, where some rows have ended, are added singly.
-    """
-
-    def __init__(
-        self, n: int, m: int, offset: int, device: torch.device, first: int = 0, step: int = 1
-    ) -> None:
-        i = torch.arange(min(first, n), n, step, device=device)[:, None]
-        reach = max(len(i) - 1, 0) * step  # how far the first and the last of the rows lie apart
-        width = max(m - reach, 0)
-        self.skew = (len(i), width)
-        self.start, self.stride = first * m, step * m + step
-        self.stop = offset + first + 1  # just after the lag of the first row's first element
-        # Row i lines up from its column i - first on: what lies before it or after `width`.
-        j = torch.arange(m, device=device)
-        left, right = j[: min(reach, m)], j[width:]
-        early, late = left < i - first, right >= i - first + width
-        self.places = torch.cat([(i * m + left)[early], (i * m + right)[late]])
-        self.lags = torch.cat([(i - left + offset)[early], (i - right + offset)[late]])
-
-    def add(self, out: Tensor, w: Tensor) -> None:
-        n, width = self.skew
-        if n and width:
-            at = w.storage_offset() + self.start
-            total = w.new_ones(1, n) @ w.as_strided((n, width), (self.stride, 1), at)
-            out[self.stop - width : self.stop] += total[0].flip(0)
-        out.index_add_(0, self.lags, w.view(-1)[self.places].to(out.dtype))
 
 
 def sum_cells_by_lag(

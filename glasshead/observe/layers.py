@@ -1,7 +1,7 @@
 """Find the attention layers of a model."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -12,8 +12,8 @@ from glasshead.attention.multihead import MultiHeadAttention
 from glasshead.errors import ConfigError, RecordingError, did_you_mean
 
 __all__ = [
-    "calls_the_interface", "choose_layers", "find_layers", "is_named_for_attention",
-    "layers_without_attention",    "select_layers", "unhookable_modules",
+    "calls_the_interface", "choose_found", "choose_layers", "find_layers", "is_named_for_attention",
+    "layers_without_attention", "select_layers", "unhookable_modules",
 ]  # fmt: skip
 
 NAMED = re.compile("attention|attn|mha", re.IGNORECASE)
@@ -23,49 +23,58 @@ CALLS = frozenset({
     "_flash_attention_forward", "flex_attention", "ALL_ATTENTION_FUNCTIONS",
 })  # fmt: skip
 PRODUCTS = frozenset({"matmul", "bmm", "einsum", "baddbmm"})
+Modules = Mapping[str, nn.Module]  # by name, as `named_modules` gives them
 
 
-def find_layers(model: nn.Module) -> list[tuple[Layer, nn.Module]]:
-    """Return every attention layer that hooks can be attached to, in the order of the modules.
-
-    Raises if there is none.
+def find_layers(model: nn.Module, modules: Modules | None = None) -> list[tuple[Layer, nn.Module]]:
+    """Return every attention layer that hooks can be attached to, in the order of the modules,
+    which are those of the model. Raises if there is none.
     """
-    modules = {
-        name: module
-        for name, module in model.named_modules()
-        if isinstance(module, MultiHeadAttention)
-        or calls_the_interface(module)
-        or computes_attention(module)
-    }
-    for name in unhookable_modules(model):
-        modules.pop(name, None)
-    if not modules:
-        of_torch = any(isinstance(m, nn.MultiheadAttention) for m in model.modules())
+    modules = dict(model.named_modules()) if modules is None else modules
+    found = {name: module for name, module in modules.items() if _has_attention(module)}
+    for name in unhookable_modules(modules):
+        found.pop(name, None)
+    if not found:
+        of_torch = any(isinstance(m, nn.MultiheadAttention) for m in modules.values())
         raise RecordingError(
             f"{type(model).__name__} has no attention that can be recorded",
             hint="convert nn.MultiheadAttention with MultiHeadAttention.from_torch"
             if of_torch
             else "use one of our models, or one of transformers",
         )
-    return [(_layer(i, *item), item[1]) for i, item in enumerate(modules.items())]
+    return [(_layer(i, *item), item[1]) for i, item in enumerate(found.items())]
+
+
+def _has_attention(module: nn.Module) -> bool:
+    cls: Any = type(module)
+    known: bool = _is_attention(cls)
+    return known
+
+
+@cache
+def _is_attention(cls: type) -> bool:
+    return (
+        issubclass(cls, MultiHeadAttention) or _calls_the_interface(cls) or _computes_attention(cls)
+    )
 
 
 def calls_the_interface(module: nn.Module) -> bool:
     """Whether the module's own code calls the attention interface of `transformers`."""
-    cls: Any = type(module)
-    names = _used_names(cls)
+    return _calls_the_interface(type(module))
+
+
+def _calls_the_interface(cls: type) -> bool:
     wanted = {"ALL_ATTENTION_FUNCTIONS", "get_interface"}
-    return wanted <= names and not isinstance(module, MultiHeadAttention)
+    return wanted <= _used_names(cls) and not issubclass(cls, MultiHeadAttention)
 
 
-def computes_attention(module: nn.Module) -> bool:
+def _computes_attention(cls: Any) -> bool:
     """Whether the module's own code computes a softmax, and it is named for attention or computes a
     product of matrices too."""
-    if isinstance(module, nn.MultiheadAttention):
+    if issubclass(cls, nn.MultiheadAttention):
         return True
-    cls: Any = type(module)
     names = _used_names(cls)
-    if is_named_for_attention(module):
+    if NAMED.search(cls.__name__):
         return not CALLS.isdisjoint(names) or any("softmax" in name for name in names)
     return not PRODUCTS.isdisjoint(names) and not CALLS.isdisjoint(names)
 
@@ -74,12 +83,12 @@ def is_named_for_attention(module: nn.Module) -> bool:
     return bool(NAMED.search(type(module).__name__))
 
 
-def unhookable_modules(model: nn.Module) -> dict[str, str]:
+def unhookable_modules(modules: Modules) -> dict[str, str]:
     """Return attention that hooks would change: by its name, the reason."""
     reason = "hooks would switch off the fast path of torch's TransformerEncoderLayer"
     return {
         f"{name}.self_attn".removeprefix("."): reason
-        for name, module in model.named_modules()
+        for name, module in modules.items()
         if isinstance(module, nn.TransformerEncoderLayer)
     }
 
@@ -105,11 +114,11 @@ def called_names(function: Any) -> tuple[str, ...]:
     return function.__code__.co_names if hasattr(function, "__code__") else ()
 
 
-def layers_without_attention(model: nn.Module, layers: Iterable[Layer]) -> list[str]:
+def layers_without_attention(modules: Modules, layers: Iterable[Layer]) -> list[str]:
     """Return the layers of the model's stacks that have no attention, where others have."""
     names = [f"{layer.name}." for layer in layers]
     missing = []
-    stacks = {name: m for name, m in model.named_modules() if isinstance(m, nn.ModuleList)}
+    stacks = {name: m for name, m in modules.items() if isinstance(m, nn.ModuleList)}
     for stack, parts in stacks.items():
         if any(stack.startswith(f"{other}.") for other in stacks):
             continue  # only the outermost lists are stacks of layers
@@ -134,7 +143,13 @@ def select_layers(
     model: nn.Module, wanted: Iterable[int | str] | None
 ) -> list[tuple[Layer, nn.Module]]:
     """Return the attention layers that are wanted by index or name; all when None."""
-    found = find_layers(model)
+    return choose_found(find_layers(model), wanted)
+
+
+def choose_found(
+    found: list[tuple[Layer, nn.Module]], wanted: Iterable[int | str] | None
+) -> list[tuple[Layer, nn.Module]]:
+    """Return those of the layers found that are wanted by index or name; all when None."""
     chosen = choose_layers([layer for layer, _ in found], wanted)
     return [(layer, module) for layer, module in found if layer.index in chosen]
 

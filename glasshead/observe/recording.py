@@ -48,9 +48,9 @@ from glasshead.observe.exactness import (
 from glasshead.observe.hooks import attach_hooks
 from glasshead.observe.keeping import parse_keep, watch_residual
 from glasshead.observe.layers import (
+    choose_found,
     find_layers,
     layers_without_attention,
-    select_layers,
     unhookable_modules,
 )
 from glasshead.observe.recorded_ids import finds_ids, record_ids
@@ -65,7 +65,7 @@ __all__ = ["Progress", "check_exactness", "observing"]
 
 Progress = Callable[[int, int], object]  # layers that are done, and how many there are
 
-HELD = {"cuda": 2**28}  # bytes of calls that are held, to be checked together
+HELD = {"cuda": 2**28, "cpu": 2**22}  # bytes of calls that are held, to be checked together
 
 
 @contextmanager
@@ -116,7 +116,9 @@ def observing(
     """
     kept = parse_keep(keep)
     wanted = None if layers == "all" else layers
-    selected = select_layers(model, wanted)
+    modules = dict(model.named_modules())
+    every = find_layers(model, modules)
+    selected = choose_found(every, wanted)
     trace = Trace(
         [layer for layer, _ in selected],
         model=type(getattr(model, "_orig_mod", model)).__name__,
@@ -129,7 +131,6 @@ def observing(
     if progress is not None:
         progress(0, len(selected))
     storage = TensorStorage(in_memory, folder, on_device)
-    every = find_layers(model)
     recorder = _Recorder(trace, kept, storage, progress, CallOrder(len(every)))
     hooks: dict[nn.Module, AttentionHook] = {
         m: _RecordHook(layer, m, recorder) for layer, m in selected
@@ -144,7 +145,7 @@ def observing(
         watch_residual(model, blocks, recorder.add_residual),
         record_ids(model, trace),
         recorder.order.watch(model, recorder.end_step),
-        watch_beams(model, recorder.begin_search, recorder.finish_search),
+        watch_beams(modules.values(), recorder.begin_search, recorder.finish_search),
     ):
         yield trace
         recorder.finish()
@@ -154,10 +155,10 @@ def observing(
         raise nothing_recorded(trace, recorder.missed)
     if recorder.with_sinks:
         trace.about = {**trace.about, "sinks": sorted(recorder.with_sinks)}
-    without = layers_without_attention(model, [layer for layer, _ in selected])
+    without = layers_without_attention(modules, [layer for layer, _ in selected])
     if without and wanted is None:
         trace.about = {**trace.about, "without_attention": without}
-    unseen = recorder.missed | unhookable_modules(model)
+    unseen = recorder.missed | unhookable_modules(modules)
     if unseen:
         trace.about = {**trace.about, "unseen": list(unseen)}
         report_unseen(trace, unseen, layers)

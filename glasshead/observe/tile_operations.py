@@ -13,7 +13,7 @@ from glasshead.attention.mask import Mask
 
 __all__ = [
     "DistanceSums", "fold", "hidden_parts", "intersect", "pick_head", "pool_blocks", "shift",
-    "sum_at_keys", "top_columns",
+    "sorted_columns", "sum_at_keys", "top_columns", "weights_at_keys",
 ]  # fmt: skip
 
 
@@ -49,36 +49,48 @@ def hidden_parts(
 
 
 class DistanceSums:
-    """Sums of weights, and of weight times distance, with one thin product for each band.
+    """Sums of weights, and of weight times distance, as products of a band with vectors.
 
     Left of the band's own positions the distance is `position - key`, right of them its negative:
-    both are linear, so three columns give all sums: 1, the side (+1, -1, or 0 in between), and
+    both are linear, so three vectors give all sums: 1, the side (+1, -1, or 0 in between), and
     side x key. Keys are counted from the band's first position, so that near distances keep their
     digits at any length. What lies in between, at most as wide as the band is tall, is written out.
+    Causal weights are 0 to the right of their position: the side is +1 everywhere.
     """
 
-    def __init__(self, position: Tensor, cols: slice, unit: int, dtype: torch.dtype) -> None:
+    def __init__(
+        self, position: Tensor, cols: slice, unit: int, dtype: torch.dtype, causal: bool
+    ) -> None:
         first, last = int(position[0]), int(position[-1])
         key = torch.arange(cols.start, cols.stop, device=position.device)
         side = (key < first).to(dtype) - (key > last).to(dtype)
-        self.thin = torch.stack(
-            [torch.ones_like(side), side, side * (key - first).to(dtype) / unit]
-        )  # (3, m)
+        self.one, self.causal = torch.ones_like(side), causal
+        self.side = self.one if causal else side
+        self.moment = self.side * (key - first).to(dtype) / unit  # (m,)
         self.row = (position - first).to(dtype) / unit  # (n,)
         self.own = slice(max(first - cols.start, 0), max(last + 1 - cols.start, 0))
         self.gap = (position[:, None] - key[self.own]).abs().to(dtype) / unit  # (n, own)
 
     def compute(self, w: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the sum of each row and its mean distance / unit."""
-        total, side, moment = self.thin @ w.T  # (n,) each
-        return total, self.row * side - moment + (w[:, self.own] * self.gap).sum(-1)
+        """Return the sum of each row of w (heads, n, m) and its mean distance / unit."""
+        rows = w.flatten(0, 1)
+        total, moment = ((rows @ x).view(w.shape[:2]) for x in (self.one, self.moment))
+        if self.causal:
+            return total, self.row * total - moment
+        side = (rows @ self.side).view(w.shape[:2])
+        return total, self.row * side - moment + (w[..., self.own] * self.gap).sum(-1)
 
 
 def sum_at_keys(w: Tensor, keys: Tensor, cols: slice) -> Tensor:
-    """Sum w at the given keys (n, c) of each row; keys outside the band count 0."""
-    inside = (keys >= cols.start) & (keys < cols.stop)
-    place = (keys - cols.start).clamp(0, w.shape[1] - 1)
-    return (w.gather(1, place) * inside).sum(-1)
+    """Sum w (b, h, n, m) at the given keys (b, n, c) of each row; keys outside the band count 0."""
+    return weights_at_keys(w, keys, cols).sum(-1)
+
+
+def weights_at_keys(w: Tensor, keys: Tensor, cols: slice) -> Tensor:
+    """Return w (b, h, n, m) at the given keys (b, n, c) of each row; 0 outside the band."""
+    inside = ((keys >= cols.start) & (keys < cols.stop))[:, None]
+    place = (keys - cols.start).clamp_(0, w.shape[-1] - 1)[:, None]
+    return w.gather(-1, place.expand(-1, w.shape[1], -1, -1)) * inside
 
 
 def top_columns(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
@@ -86,10 +98,9 @@ def top_columns(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
 
     The n largest lie in the n groups whose maxima are largest, so most columns are read once.
     """
-    m = x.shape[1]
-    if m <= 8 * n:
-        values, places = x.topk(min(n, m))
-        return values, places
+    m, small = x.shape[1], x.is_cpu and x.dtype == torch.float32
+    if m <= max(8 * n, 256 if small else 0):
+        return sorted_columns(x, n) if small and m > n else x.topk(min(n, m))
     size = m // 8  # column j belongs to group j % size
     grouped = x[:, : 8 * size].unflatten(1, (8, size)).amax(1)  # (rows, size)
     groups = top_columns(grouped, n)[1]
@@ -98,16 +109,36 @@ def top_columns(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
     if 8 * size < m:
         rest = torch.arange(8 * size, m, device=x.device)
         places = torch.cat([places, rest.expand(len(x), -1)], 1)
-    values, best = x.gather(1, places).topk(n)
+    values, best = top_columns(x.gather(1, places), n) if small else x.gather(1, places).topk(n)
     return values, places.gather(1, best)
+
+
+def sorted_columns(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Return what `x.topk(n)` returns, of float32 on a CPU.
+
+    The column is written into the low bits of the number in float64, which NumPy sorts with vector
+    instructions.
+    """
+    import numpy as np
+
+    m = x.shape[1]
+    wide = x.double()
+    wide.view(torch.int64).add_(torch.arange(m))  # float32 leaves 29 bits
+    found = wide.numpy()
+    if m > 128:
+        found = np.partition(found, m - n, axis=1)[:, m - n :].copy()
+    found.sort(axis=1)
+    found = found[:, len(found[0]) - n :][:, ::-1].copy()
+    places = torch.from_numpy(found).view(torch.int64) & (2**29 - 1)
+    return x.gather(1, places), places
 
 
 def fold(x: Tensor, size: int, start: int = 0) -> Tensor:
     """Cut columns into runs of `size`, the first of which has `start` columns before x; what is
-    missing is 0: (n, m) -> (n, runs, size)."""
-    end = -(start + x.shape[1]) % size
+    missing is 0: (..., m) -> (..., runs, size)."""
+    end = -(start + x.shape[-1]) % size
     x = torch.nn.functional.pad(x, (start, end)) if start or end else x
-    return x.unflatten(1, (-1, size))
+    return x.unflatten(-1, (-1, size))
 
 
 def pool_blocks(x: Tensor, high: int, wide: int, how: Callable[..., Tensor]) -> Tensor:

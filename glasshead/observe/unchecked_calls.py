@@ -24,7 +24,7 @@ __all__ = ["UncheckedCall", "check_calls", "measure_calls", "measure_layers"]
 
 # Limits of what is measured in one call: pairs of query and key by kind of device, bytes of queries
 # and keys, cells of overviews.
-PAIRS, BYTES, CELLS = {"cuda": 2**34}, 2**28, 2**28
+PAIRS, BYTES, CELLS = {"cuda": 2**34, "cpu": 2**24}, 2**28, 2**28
 ROUGH = 24  # an lse of the CPU kernel that is computed again
 
 Options = Mapping[str, Any]  # of `observe`

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from glasshead.attention.mask import Mask
 from glasshead.attention.scores import PLAIN, Scoring
 from glasshead.observe import tile_engine
-from glasshead.observe.lags import LagSums
 from glasshead.observe.statistics import observe
-from glasshead.observe.tile_operations import top_columns
+from glasshead.observe.tile_buffers import TileBuffers
+from glasshead.observe.tile_operations import sorted_columns, top_columns
 from glasshead.observe.visible_keys import count_visible, earlier_copies, sort_by_token
 from tests.observe.dense import assert_matches, dense
 
@@ -104,15 +104,54 @@ def test_top_columns_are_topk(rows, n, k, seed):
     torch.testing.assert_close(x.gather(1, places), expected.values)
 
 
-@given(st.integers(1, 9), st.integers(1, 12), st.integers(0, 3), st.integers(1, 4))
-def test_lags_are_added_where_they_belong(n, m, first, step):
-    w = torch.rand(n, m, dtype=torch.float64, generator=torch.Generator().manual_seed(n * m))
-    out, expected = torch.zeros(n + m, dtype=torch.float64), torch.zeros(n + m, dtype=torch.float64)
-    LagSums(n, m, m, w.device, first, step).add(out, w)
-    for i in range(first, n, step):
-        for j in range(m):
-            expected[m + i - j] += w[i, j]
-    torch.testing.assert_close(out, expected)
+@given(st.integers(1, 5), st.integers(2, 400), st.integers(1, 9), st.integers(0, 99))
+def test_sorted_columns_are_topk_of_numbers_of_any_size_and_sign(rows, m, k, seed):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(rows, m, generator=g) * 10.0 ** torch.randint(-30, 30, (rows, m), generator=g)
+    x[:, seed % m] = -1e30
+    x[:, (seed // 2) % m] = 0.0
+    values, places = sorted_columns(x, k := min(k, m))
+    assert torch.equal(values, x.topk(k).values)
+    assert torch.equal(x.gather(1, places), values)
+    assert all(len(set(row)) == k for row in places.tolist())
+
+
+@given(st.integers(1, 3), st.integers(1, 9), st.integers(1, 12), st.integers(0, 99))
+def test_weights_of_one_lag_stand_below_each_other(heads, n, m, seed):
+    g = torch.Generator().manual_seed(seed)
+    buffers = TileBuffers(torch.zeros((), dtype=torch.float64), 9, 12, 3, 1)
+    buffers.views(1, 9, 12).weights.fill_(7)  # what a band before left there
+    most = buffers.start_band(n, m)
+    found = buffers.views(min(heads, most), n, m)
+    found.weights.copy_(torch.rand(found.weights.shape, generator=g, dtype=torch.float64))
+    for w, by_lag in zip(found.weights, found.by_lag, strict=True):
+        wanted = [w.diagonal(key_ahead).sum() for key_ahead in range(1 - n, m)]
+        torch.testing.assert_close(by_lag.sum(0), torch.stack(wanted))
+
+
+@pytest.mark.parametrize("limit", [1, 2**9, 2**11, 2**13, 2**19])
+@pytest.mark.parametrize("group", [1, 3])
+def test_how_many_heads_are_taken_together_changes_nothing(monkeypatch, limit, group):
+    monkeypatch.setitem(tile_engine.BAND, "cpu", limit)
+    monkeypatch.setitem(tile_engine.ROWS, "cpu", (16, 16))
+    g = torch.Generator().manual_seed(limit)
+    q, k = torch.randn(3, 2 * group, 37, 8, generator=g), torch.randn(3, 2, 41, 8, generator=g)
+    ids = torch.randint(0, 5, (3, 41), generator=g)
+    keys = torch.rand(3, 41, generator=g) > 0.2
+    for mask in (Mask(causal=True), Mask(causal=True, window=9, keys=keys)):
+        assert_matches(observe(q, k, mask, ids=ids), dense(q, k, mask), mask, ids, atol=3e-6)
+
+
+@pytest.mark.parametrize("mask", [Mask(causal=True), Mask(keys=torch.arange(37)[None] < 29)])
+def test_keys_that_are_hidden_may_hold_nan(mask):
+    g = torch.Generator().manual_seed(0)
+    q, k = torch.randn(1, 2, 37, 8, generator=g), torch.randn(1, 2, 37, 8, generator=g)
+    wanted = observe(q, k, mask)
+    k[:, :, 29:] = torch.nan
+    found = observe(q, k, mask)
+    for name in ("entropy", "distance", "top_keys", "previous_weight", "row_sum"):
+        ours, theirs = (getattr(x, name)[:, :, :29] for x in (found, wanted))
+        torch.testing.assert_close(ours, theirs, msg=name)
 
 
 @settings(deadline=None)
@@ -135,6 +174,7 @@ MEMORY = """
 import sys, torch
 from glasshead.attention.mask import Mask
 from glasshead.observe.statistics import observe
+from glasshead.observe.tile_buffers import TileBuffers
 from tests.observe.peak_memory import peak_memory
 T = int(sys.argv[1])
 q, k, v = (torch.randn(1, 12, T, 64) for _ in range(3))

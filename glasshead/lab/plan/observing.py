@@ -45,11 +45,11 @@ def plan_observing(scenario: Scenario, device: Device) -> ObservingPlan:
     reading = count_reading(config, 1, Target(device.on_gpu, itemsize), T, cached=False)
     if device.on_gpu:
         working = ROW_WORK * H * T + min(MOST_CANDIDATES, CANDIDATES * H * T)
-    else:  # three bands of one head; sums by lag, twice, and by key, in float64
-        band = min(T * T, max(BAND["cpu"], ROWS["cpu"][0] * T))
+        if cell_side(T) == 1:  # two maps are computed, and one of them is kept
+            working += 4 * H * T * T
+    else:  # three bands; sums by lag, twice, and by key, in float64
+        band = min(H * T * T, max(BAND["cpu"], ROWS["cpu"][0] * T))
         working = 3 * 4 * band + 8 * H * (2 * (2 * T - 1) + T)
-    if cell_side(T) == 1:  # two maps are computed, and one of them is kept
-        working += 4 * H * T * T
     memory = {
         "params": float(itemsize * count(config).total),
         "statistics": float(L * statistics_bytes(1, H, T)),
