@@ -15,6 +15,7 @@ from glasshead.attention import steps
 
 words = ["Hello", "shiny", "sun"]
 x = np.array([[0.34, 0.22, 0.54], [0.53, 0.34, 0.98], [0.29, 0.54, 0.93]])
+dict(zip(words, x.tolist(), strict=True))
 
 # %% [markdown]
 # **1. Scores.** Each word's vector times each word's vector: how much two words have in common.
