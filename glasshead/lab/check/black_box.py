@@ -1,5 +1,6 @@
 """Judge a module that the reference cannot imitate: by what changes when an input changes."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -25,26 +26,42 @@ def observed_mistakes(found: Examination) -> list[str]:
             return ["nan-empty-row"]
         if case.sizes[0] > 1 and _mixes_batch(found, case, first):
             return ["heads-batch-mixed"]
+        rng = np.random.default_rng(3)
         seen = np.zeros((5, 5), bool)
         for j in range(5):
             k, v = case.k.copy(), case.v.copy()
-            k[..., j, :] += 0.5
-            v[..., j, :] -= 0.25
+            k[..., j, :] += rng.normal(0, 0.5, k.shape[-1])  # a norm would remove a constant
+            v[..., j, :] += rng.normal(0, 0.5, v.shape[-1])
             q = k if one else case.q
             moved = caller(replace(case, q=q, k=k, v=k if one else v)).out
             gap = np.abs(moved - first).max(axis=-1)  # (B, T) or (B, H, T)
             seen[:, j] = gap.reshape(-1, 5).max(0) > 1e-9
         if name := name_pattern(seen, one, causal_hint(found.target)):
             out.append(name)
+        if one and _loses_residual(found, case, first):
+            out.append("residual-lost")
     except CallError:
         pass
     return out
 
 
+def _loses_residual(found: Examination, case: Case, first: Array) -> bool:
+    """Say whether a block gives the same for an input of twice the size: a norm ate it all."""
+    text = found.target.text
+    if not re.search(r"block|layer\b|residual|skip|\bx \+", f"{found.target.name} {text}", re.I):
+        return False
+    if not re.search(r"\+", found.target.source):
+        return False
+    x = case.q * 2
+    twice = found.caller(replace(case, q=x, k=x, v=x)).out
+    return bool(np.abs(twice - first).max() < 1e-4 * (1 + np.abs(first).max()))
+
+
 def _mixes_batch(found: Examination, case: Case, first: Array) -> bool:
     q, k, v = case.q.copy(), case.k.copy(), case.v.copy()
+    rng = np.random.default_rng(4)
     for x in (q, k, v):
-        x[-1] += 1.0
+        x[-1] += rng.normal(0, 1.0, x[-1].shape)
     same = case.k is case.q
     changed = replace(case, q=q, k=q if same else k, v=q if same else v)
     return bool(np.abs(found.caller(changed).out[0] - first[0]).max() > 1e-9)

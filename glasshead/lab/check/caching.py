@@ -1,12 +1,10 @@
-"""Read a text in two pieces: what the first call has kept must serve the second.
+"""Read a text in three pieces: what the first call has kept must serve the second.
 
 A cache is a parameter that a call returns anew (`past`, `layer_past`), or a state of the object
 that a flag turns on (`use_cache`).
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from glasshead.lab.check.calling import CallError
 from glasshead.lab.check.cases import inputs
@@ -14,39 +12,10 @@ from glasshead.lab.check.checking import Examination
 from glasshead.lab.check.comparing import Seen, explain, fits
 from glasshead.lab.check.mistakes import Mistake
 from glasshead.lab.check.pipeline import Case
-from glasshead.lab.check.roles import words_of
-from glasshead.lab.check.target import CheckTarget
 
-__all__ = ["ONE_TOKEN", "examine_cache", "flags", "kept"]
+__all__ = ["ONE_TOKEN", "examine_cache"]
 
 ONE_TOKEN = "cache-one-token"  # right for one new token, wrong for several at once
-
-
-def flags(target: CheckTarget, past: int) -> dict[str, Any]:
-    """Return the arguments that turn a cache on, and where the new tokens stand."""
-    out: dict[str, Any] = {}
-    for each in target.parameters:
-        if each.role == "uses_cache":
-            out[each.name] = True
-        elif words_of(each.name) in ("startpos", "offset", "inputpos"):
-            out[each.name] = past
-    return out
-
-
-def kept(target: CheckTarget, raw: Any) -> dict[str, Any]:
-    """Return the arguments for the next call, found in what a call returned."""
-    names = [each.name for each in target.parameters if each.role == "cache"]
-    if not names:
-        return {}
-    if isinstance(raw, Mapping):
-        rest = [value for name, value in raw.items() if words_of(name) in map(words_of, names)]
-    else:
-        rest = [each for each in raw[1:] if each is not None] if isinstance(raw, tuple) else []
-    whole = [each for each in rest if not hasattr(each, "shape")]
-    values = rest[-len(names) :] if len(names) > 1 else whole[-1:] or [tuple(rest)][: len(rest)]
-    if len(values) != len(names):
-        raise CallError("it returns no cache")
-    return dict(zip(names, values, strict=True))
 
 
 def examine_cache(found: Examination) -> Examination:

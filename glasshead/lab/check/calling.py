@@ -4,104 +4,36 @@ import copy
 import inspect
 import re
 import warnings
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from glasshead.errors import InputError
+from glasshead.lab.check.layouts import Encoding, TensorLayout
+from glasshead.lab.check.memory import (
+    CallError,
+    cache_flags,
+    pieces,
+    reset,
+    returned_cache,
+)  # fmt: skip
 from glasshead.lab.check.pipeline import Array, Case
 from glasshead.lab.check.roles import Parameter
 from glasshead.lab.check.target import SIZES, CheckTarget, called_method
 
-__all__ = ["LAYOUTS", "CallAnswer", "Caller", "Encoding", "TensorLayout", "copied", "frameworks"]
-
-
-@dataclass(frozen=True)
-class TensorLayout:
-    """How tensors are laid out: letters of B, H, T and D; `heads` if H is given by the caller."""
-
-    axes: str
-
-    @property
-    def heads(self) -> bool:
-        return "D" in self.axes
-
-    @property
-    def batch(self) -> bool:
-        return "B" in self.axes
-
-    def write(self, x: Array) -> Array:
-        """Turn (B, H, T, D) or (B, T, C) into this layout."""
-        full = "BHTD" if x.ndim == 4 else "BTC"
-        for axis, letter in reversed(list(enumerate(full))):
-            if letter not in self.axes:
-                x = np.asarray(x.take(0, axis=axis))
-        kept = [letter for letter in full if letter in self.axes]
-        return np.ascontiguousarray(x.transpose([kept.index(letter) for letter in self.axes]))
-
-    def read(self, x: Array, full: str) -> Array:
-        """Turn this layout into (B, H, T, D) or (B, T, C)."""
-        x = x.transpose([self.axes.index(letter) for letter in full if letter in self.axes])
-        for axis, letter in enumerate(full):
-            if letter not in self.axes:
-                x = np.expand_dims(x, axis)
-        return x
-
-
-HEADS = [TensorLayout(axes) for axes in ("BHTD", "BTHD", "BTD", "TD", "TBD", "TBHD", "THD", "HTD")]
-WIDTHS = [TensorLayout(axes) for axes in ("BTC", "TBC", "TC")]
-LAYOUTS = {layout.axes: layout for layout in [*HEADS, *WIDTHS]}
-
-
-@dataclass(frozen=True)
-class Encoding:
-    """How a mask is given: its shape, and what its numbers mean."""
-
-    form: str  # letters of B, H, T and S, 1 for a dimension of one; "N": lengths
-    kind: str  # "keep", "hide", "int-keep", "int-hide", "float-keep", "add"
-
-    @property
-    def of_keys(self) -> bool:
-        return self.form in KEY_FORMS
-
-    @property
-    def polarity(self) -> str:
-        return self.kind.rpartition("-")[2]
-
-    def encode(self, allowed: Array, keys: Array | None, heads: int) -> Array:
-        """Encode (B, T, S) allowed pairs, or (B, S) keys, as the target takes them."""
-        if self.form == "N":
-            assert keys is not None
-            return keys.sum(-1)
-        source = allowed[:, None] if keys is None else keys[:, None, None]  # (B, 1, T or 1, S)
-        if "H" in self.form:
-            source = np.repeat(source, heads, axis=1)
-        if self.form == "(BH)TS":
-            source = source.repeat(heads, axis=1).reshape(-1, *source.shape[2:])
-        else:
-            sizes = dict(zip("BHTS", source.shape, strict=True))
-            source = source if "B" in self.form else source[:1]
-            sizes["B"] = source.shape[0]
-            source = source.reshape([1 if c == "1" else sizes[c] for c in self.form])
-        match self.kind:
-            case "keep":
-                return source
-            case "hide":
-                return ~source
-            case "int-keep":
-                return source.astype(np.int64)
-            case "int-hide":
-                return (~source).astype(np.int64)
-            case "float-keep":
-                return source.astype(np.float64)
-        return np.where(source, 0.0, -np.inf)
-
-
-DENSE_FORMS = ("TS", "BTS", "B1TS", "11TS", "BHTS", "(BH)TS")
-KEY_FORMS = ("BS", "B1S", "B11S", "S", "11S", "N")
-KINDS = ("keep", "hide", "int-keep", "int-hide", "float-keep", "add")
+__all__ = [
+    "CallAnswer",
+    "CallError",
+    "Caller",
+    "NotCallable",
+    "copied",
+    "frameworks",
+    "in_double",
+    "learned",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,14 +44,6 @@ class CallAnswer:
     weights: Array | None = None
     raw: Any = None
     shape: tuple[int, ...] = ()
-
-
-class CallError(Exception):
-    """The target cannot be called so: `cause` is its own error, or None if the result is odd."""
-
-    def __init__(self, message: str, cause: Exception | None = None) -> None:
-        super().__init__(message)
-        self.cause = cause
 
 
 def is_torch(target: CheckTarget) -> bool:
@@ -161,6 +85,8 @@ class Caller:
     encodings: tuple[tuple[str, Encoding], ...] = ()  # of each mask parameter, one or two
     matrices: Mapping[str, Array] = field(default_factory=dict)  # for a function that takes them
     given: Mapping[str, Any] = field(default_factory=dict)
+    fresh: bool = True  # call a copy of the object, so that nothing it keeps changes the next call
+    stepwise: bool = False  # reads one token a call, and keeps what it has read
 
     def having(self, **changes: Any) -> "Caller":
         return replace(self, **changes)
@@ -170,18 +96,20 @@ class Caller:
         if x.dtype.kind == "f":
             x = x.astype("float64" if self.dtype == "bfloat16" else self.dtype)
         if self.framework == "numpy":
-            return x
+            return x.copy()  # a target may write into it
         if self.framework == "jax":
             import jax.numpy as jnp
 
             return jnp.asarray(x)
         import torch
 
-        tensor = torch.from_numpy(np.ascontiguousarray(x))
+        tensor = torch.from_numpy(x.copy())
         return tensor.to(getattr(torch, self.dtype)) if x.dtype.kind == "f" else tensor
 
     def __call__(self, case: Case, **extra: Any) -> CallAnswer:
         """Return the target's answer; raise CallError if it has none."""
+        if self.fresh:
+            return self.having(target=copied(self.target), fresh=False)(case, **extra)
         try:
             with warnings.catch_warnings(), _mode(self.framework), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
@@ -195,18 +123,30 @@ class Caller:
     def call_raw(self, case: Case, **extra: Any) -> Any:
         if case.past:
             return self._call_after_past(case, extra)
+        if self.stepwise:
+            return self._call_by_token(case, extra)
         return self.target.function(**{**self.arguments(case), **extra})
 
     def _call_after_past(self, case: Case, extra: Mapping[str, Any]) -> Any:
-        """Read the first `past` tokens, then the queries with what the first call has kept."""
-        from glasshead.lab.check.caching import flags, kept
-
+        """Read the first `past` tokens in two pieces, then the queries with what is kept."""
         caller = self.having(target=copied(self.target))  # its state must not be kept here
-        first = case.k[..., : case.past, :]
-        raw = caller.call_raw(replace(case, q=first, k=first, v=first, past=0),
-                              **extra, **flags(self.target, 0))  # fmt: skip
-        cached = {**flags(self.target, case.past), **kept(self.target, raw)}
+        cached: dict[str, Any] = cache_flags(self.target, 0)
+        for start, end in pieces(case.past):
+            part = case.k[..., start:end, :]
+            raw = caller.call_raw(replace(case, q=part, k=part, v=part, past=0), **extra, **cached)
+            cached = {**cache_flags(self.target, end), **returned_cache(self.target, raw)}
         return caller.call_raw(replace(case, k=case.q, v=case.q, past=0), **extra, **cached)
+
+    def _call_by_token(self, case: Case, extra: Mapping[str, Any]) -> Array:
+        """Give the tokens one by one to a copy of the object, and join what it returns."""
+        caller = self.having(target=copied(self.target), stepwise=False)
+        reset(caller.target)
+        rows = []
+        for n in range(case.sizes[1]):
+            token = case.q[..., n : n + 1, :]
+            one = replace(case, q=token, k=token, v=token)
+            rows.append(caller.read(caller.call_raw(one, **extra), one).out)
+        return self.layout.write(np.concatenate(rows, axis=-2))
 
     def arguments(self, case: Case) -> dict[str, Any]:
         listed = self.target.parameters
@@ -248,7 +188,8 @@ class Caller:
             "width": case.q.shape[-1],
             "max_len": case.sizes[1],
         }
-        if role in sizes and (each.required or isinstance(each.default, int)):
+        usual = isinstance(each.default, int) and role != "max_len"  # a block of keys has a size
+        if role in sizes and (each.required or usual):
             return sizes[role]
         match role:
             case "causal":
@@ -262,6 +203,8 @@ class Caller:
             case "window" | "softcap" | "slopes" if role in given:
                 value = given[role]
                 return self.array(value) if isinstance(value, np.ndarray) else value
+            case "sinks" | "relative":
+                return self.array(learned(role, case)) if each.required else _LEAVE_OUT
             case "scale" if each.required:
                 return case.q.shape[-1] ** -0.5
             case "rng" if each.required:
@@ -328,16 +271,41 @@ class Caller:
 _LEAVE_OUT = object()
 
 
+def learned(role: str, case: Case) -> Array:
+    """Return what a module would have learned: a sink for each head, a bias for each distance."""
+    H = case.q.shape[1] if case.q.ndim == 4 else SIZES["heads"]
+    _, T, S = case.sizes
+    rng = np.random.default_rng(11)
+    if role == "sinks":
+        return np.asarray(rng.normal(0.5, 1.0, H))
+    return np.asarray(rng.normal(0.0, 1.0, (H, 2 * max(T, S) - 1)))
+
+
 def _mode(framework: str) -> AbstractContextManager[Any]:
     if framework == "torch":
         import torch
 
         return torch.no_grad()
     if framework == "jax":
-        import jax
-
-        return jax.enable_x64(True) if hasattr(jax, "enable_x64") else nullcontext()
+        return _jax_mode()
     return nullcontext()
+
+
+@contextmanager
+def _jax_mode() -> Iterator[None]:
+    """Use float64, and compile each new shape fast: what is computed is tiny."""
+    import jax
+
+    name = "jax_disable_most_optimizations"
+    before = getattr(jax.config, name, None)
+    if before is not None:
+        jax.config.update(name, True)
+    try:
+        with jax.enable_x64(True) if hasattr(jax, "enable_x64") else nullcontext():
+            yield
+    finally:
+        if before is not None:
+            jax.config.update(name, before)
 
 
 def _random_key(framework: str) -> Any:
@@ -379,11 +347,27 @@ def _arrays(raw: Any) -> Any:
         yield array.astype(np.float64)
 
 
+class NotCallable(InputError):
+    """The target gave no answer to any way of calling it."""
+
+    def __init__(self, target: CheckTarget, problems: Sequence[CallError]) -> None:
+        self.problems = problems
+        # A missing parameter says more than what a wrong shape led to.
+        first = min(problems, key=lambda e: e.cause is not None, default=None)
+        super().__init__(
+            f"{target.name} cannot be called with small tensors: {first}",
+            hint="give what is missing with --with name=value, or check a function around it",
+        )
+
+
 def copied(target: CheckTarget) -> CheckTarget:
     """Return the target with a copy of its object, and so of what that keeps between calls."""
     if target.owner is None or _is_keras(target):  # a layer of Keras is copied by its config
         return target
-    owner = copy.deepcopy(target.owner)
+    try:
+        owner = copy.deepcopy(target.owner)
+    except Exception:  # it holds something that cannot be copied
+        return target
     function = owner if callable(owner) else called_method(owner)
     return replace(target, owner=owner, function=function)
 

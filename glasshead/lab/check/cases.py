@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from glasshead.lab.check.calling import TensorLayout
+from glasshead.lab.check.layouts import TensorLayout
 from glasshead.lab.check.pipeline import Array, Case
 from glasshead.lab.check.target import SIZES
 

@@ -7,15 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from glasshead.errors import InputError
-from glasshead.lab.check.calling import (
-    DENSE_FORMS,
-    KEY_FORMS,
-    CallAnswer,
-    Caller,
-    CallError,
-    Encoding,
-)  # fmt: skip
+from glasshead.lab.check.calling import CallAnswer, Caller, CallError, NotCallable
 from glasshead.lab.check.cases import inputs, key_mask, make_cases, pair_mask
 from glasshead.lab.check.comparing import Seen, TargetReading, explain, find_deviation, fits
 from glasshead.lab.check.conventions import (
@@ -23,8 +15,11 @@ from glasshead.lab.check.conventions import (
     flatten_matrices,
     mask_kinds,
     possible_callers,
+    stated_mask,
     stored_width,
 )  # fmt: skip
+from glasshead.lab.check.layouts import DENSE_FORMS, KEY_FORMS, Encoding
+from glasshead.lab.check.memory import can_reset, reads_by_token
 from glasshead.lab.check.mistakes import Mistake
 from glasshead.lab.check.pipeline import Case, Projections
 from glasshead.lab.check.projections import (
@@ -41,6 +36,7 @@ from glasshead.lab.check.variants import CONVENTIONS, defaults_of, feature_readi
 __all__ = ["Examination", "examine"]
 
 # Some compute softmax in float32 whatever they are given.
+LEARNED = ("sinks", "relative")
 TOLERANCE = {"float64": 3e-6, "float32": 3e-5}
 NEAR = 0.005  # weights or scores in bfloat16, which keeps three digits
 
@@ -108,8 +104,13 @@ def _callers(
     problems: list[CallError] = []
     works = 0
     roles = by_role(target.parameters)
-    for caller in possible_callers(target, given):
-        one = "q" not in roles
+    one = "q" not in roles
+    ways = list(possible_callers(target, given))
+    steps = [c.having(stepwise=True) for c in ways] if one and reads_by_token(target) else []
+    # What can be reset is read token by token first; what takes no more than one token, last.
+    for caller in [*steps, *ways] if can_reset(target) else [*ways, *steps]:
+        if works and caller.stepwise:
+            continue
         width = stored_width(caller.target)
         case = inputs(caller.layout, "plain", 5, None if one else 5, width=width)
         try:
@@ -119,21 +120,10 @@ def _callers(
             continue
         works += 1
         yield caller, case, answer
+        if caller.stepwise:
+            return
     if not works:
         raise NotCallable(target, problems)
-
-
-class NotCallable(InputError):
-    """The target gave no answer to any way of calling it."""
-
-    def __init__(self, target: CheckTarget, problems: Sequence[CallError]) -> None:
-        self.problems = problems
-        # A missing parameter says more than what a wrong shape led to.
-        first = min(problems, key=lambda e: e.cause is not None, default=None)
-        super().__init__(
-            f"{target.name} cannot be called with small tensors: {first}",
-            hint="give what is missing with --with name=value, or check a function around it",
-        )
 
 
 class _Examiner:
@@ -150,6 +140,7 @@ class _Examiner:
         self.masks: dict[str, str] = {}
         self.notes: list[str] = []
         self.hint = causal_hint(self.target) if causal is None else causal
+        self.hint = self.hint or caller.stepwise
         self.plain_model = True
         self.ways = self._readings()
         self.right = [reading for reading in self.ways if fits(self.first, reading)]
@@ -173,7 +164,9 @@ class _Examiner:
         """
         self.deep, ways = deep, self.ways
         if self.right:
-            return self._with_reading(self.right[0])
+            seen = self._collect()
+            whole = (each for each in self.right if find_deviation(seen, each) is None)
+            return self._with_reading(next(whole, self.right[0]))
         seen = self._collect()
         best: Examination | None = None
         for masked in self._masked(seen, ways, None):
@@ -226,13 +219,14 @@ class _Examiner:
         out = []
         one_memory = "memory" in self.roles and not {"k", "v"} & self.roles.keys()
         target = self.target
-        made_with = {**target.made_with, **defaults_of(target.parameters)}
-        for features, options in feature_readings(target.text, self.first[0], made_with):
+        learned = tuple(r for r in LEARNED if r in self.roles and self.roles[r].required)
+        made_with = {**target.built_with, **defaults_of(target.parameters)}
+        for features, options in feature_readings(target.whole_text, self.first[0], made_with):
             for steps in CONVENTIONS:
                 for each in params:
                     for causal in [False] if flag else wants:
                         both = {**steps, **features}
-                        rest = (bool(causal), flag, tolerance, options, one_memory)
+                        rest = (bool(causal), flag, tolerance, options, one_memory, learned)
                         out.append(TargetReading(each, both, *rest))
         return out
 
@@ -244,6 +238,8 @@ class _Examiner:
         if self.target.owner is not None:
             arrays = named_arrays(self.target.owner)
             counts = head_counts(self.target.owner, self.target.made_with)
+            if not counts and not re.search(r"head", self.target.whole_text, re.I):
+                counts = {"heads": 1}
         else:
             arrays = [Named(n, a) for n, a in flatten_matrices(self.caller.matrices)]
             counts = {}
@@ -293,19 +289,25 @@ class _Examiner:
         keys = [
             e for e in self.target.parameters if e.role in ("mask", "lengths") and _of_keys(e.name)
         ]
+        named = stated_mask(dense[0].name, self.target.documentation) if dense else ""
+        if dense and not keys and named in KEY_FORMS:
+            dense, keys = [], dense
         if not dense and not keys:
             yield seen
             return
         if not self.plain_model and right is None:
             yield seen
             return
-        jobs = [(e, DENSE_FORMS) for e in dense[:1]] + [(e, KEY_FORMS) for e in (keys or dense)[:1]]
+        of_keys = keys or (dense if named not in DENSE_FORMS else [])
+        jobs = [(e, DENSE_FORMS) for e in dense[:1]] + [(e, KEY_FORMS) for e in of_keys[:1]]
         tried: list[list[tuple[str, Encoding, list[Seen]]]] = []
         for each, forms in jobs:
-            options = list(self._encodings(each.name, forms))
+            stated = stated_mask(each.name, self.target.documentation)
+            options = list(self._encodings(each.name, [stated] if stated in forms else []))
+            options = options or list(self._encodings(each.name, forms))
             declared = declared_polarity(each.name, self.target.documentation)
             if declared:
-                stated = [o for o in options if o[1].polarity == declared]
+                agreeing = [o for o in options if o[1].polarity == declared]
                 added = [o for o in options if o[1].polarity == "add"]
                 # What only a name suggests is not held against a mask that is rightly added:
                 # one that would also be right if True meant hidden is not added.
@@ -313,8 +315,8 @@ class _Examiner:
                 if guessed and right is not None:
                     fits = [o for o in options if _is_right(o[2], right)]
                     if all(o[1].polarity in (declared, "add") for o in fits):
-                        stated += [o for o in fits if o in added]
-                options = stated or added or options
+                        agreeing += [o for o in fits if o in added]
+                options = agreeing or added or options
             if right is not None:
                 good = [o for o in options if _is_right(o[2], right)]
                 options = good or options
@@ -386,4 +388,4 @@ CAUSAL_MISSING = Mistake("causal-missing", {}, "causal")
 
 
 def _of_keys(name: str) -> bool:
-    return bool(re.search(r"pad|key|valid|len|src|memory|is_?real|context", name.lower()))
+    return bool(re.search(r"pad|key|valid|len|src|memory|is_?real|is_?token|context", name.lower()))

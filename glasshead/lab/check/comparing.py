@@ -1,20 +1,22 @@
 """Find the list of steps that computes what the target computed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from glasshead.lab.check import wrong_steps
-from glasshead.lab.check.calling import CallAnswer
+from glasshead.lab.check.calling import CallAnswer, learned
 from glasshead.lab.check.mistakes import MISTAKES, Mistake, pairs
 from glasshead.lab.check.pipeline import Array, Case, Projections, Step, Work, run
+from glasshead.lab.check.variants import rotary
 
 __all__ = ["Seen", "TargetReading", "explain", "find_deviation", "fits", "reference"]
 
 Seen = tuple[Case, CallAnswer]
 NONE = Mistake("", {})
+NUMBERS_OF = 4  # for so many readings a scale, a fill value or a base is searched
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +30,7 @@ class TargetReading:
     tolerance: float = 1e-8
     options: dict[str, Any] = field(default_factory=dict)  # a window that is built in
     one_memory: bool = False  # keys and values are made of the same tensor
+    learned: tuple[str, ...] = ()  # what the caller gives: "sinks", "relative"
 
     def padded_queries_free(self) -> "TargetReading":
         """Accept any value where a query is padding: nothing reads what it gets."""
@@ -35,8 +38,9 @@ class TargetReading:
 
     def case(self, case: Case) -> Case:
         causal = case.causal if self.flag else self.causal
+        given = {role: learned(role, case) for role in self.learned}
         v = case.k if self.one_memory else case.v
-        return replace(case, causal=causal, v=v, options={**self.options, **case.options})
+        return replace(case, causal=causal, v=v, options={**self.options, **given, **case.options})
 
 
 def reference(case: Case, reading: TargetReading, mistake: Mistake = NONE) -> Work:
@@ -75,18 +79,50 @@ def explain(
         for mistake in usable:
             if _explains(ordered, reading, mistake):
                 return mistake, reading
+    for reading in readings[:NUMBERS_OF]:
         found = _fit_number(seen, reading)
         if found is not None:
             return found, reading
-    if deep:
-        for reading in readings[:1]:
-            ordered = sorted(seen, key=lambda each: fits(each, reading))
-            for mistake in pairs():
-                if not _can_show(mistake, reading, seen):
-                    continue
-                if _explains(ordered, reading, mistake):
-                    return mistake, reading
+    return _explain_by_two(seen, readings[0]) if deep and readings else None
+
+
+def _explain_by_two(
+    seen: Sequence[Seen], reading: TargetReading
+) -> tuple[Mistake, TargetReading] | None:
+    """Return two mistakes that explain all, else the one that explains the plainest cases."""
+    ordered = sorted(seen, key=lambda each: fits(each, reading))
+    if fits(ordered[0], reading):
+        return None
+    usable = [m for m in MISTAKES if _can_show(m, reading, seen)]
+    alone = [m for m in usable if fits(ordered[0], reading, m)]
+    usual = {each.name: each for each in reversed(usable)}
+    shows = [m for m in usual.values() if not _same_result(ordered[0][0], reading, m)][::-1]
+    # One of the two explains the first case alone, or both have an effect on it.
+    for mistake in (*pairs(alone, usual.values()), *pairs(shows, shows)):
+        if _explains(ordered, reading, mistake):
+            return mistake, reading
+    plainest = [(case, answer) for case, answer in ordered if _is_plain(case)]
+    wrong = [each for each in plainest if not fits(each, reading)]
+    if len(wrong) < 2:
+        return None
+    for mistake in alone:
+        if _explains([*wrong, *plainest], reading, mistake):
+            return mistake, reading
     return None
+
+
+def _is_plain(case: Case) -> bool:
+    _, T, S = case.sizes
+    return T == S and case.allowed is None and case.keys is None and not case.past
+
+
+def _same_result(case: Case, reading: TargetReading, mistake: Mistake) -> bool:
+    try:
+        work = reference(case, reading, mistake)
+    except (ValueError, IndexError, ZeroDivisionError):
+        return False
+    right = reference(case, reading).context
+    return work.context.shape == right.shape and np.array_equal(work.context, right, equal_nan=True)
 
 
 def _explains(seen: Sequence[Seen], reading: TargetReading, mistake: Mistake) -> bool:
@@ -102,8 +138,13 @@ def _can_show(mistake: Mistake, reading: TargetReading, seen: Iterable[Seen]) ->
         return _is_causal(reading, seen)
     if mistake.family == "cache":
         return any(case.past for case, _ in seen)
-    if mistake.family == "rotary":
+    if mistake.family in ("rotary", "norm"):
         return "position" in reading.steps
+    if mistake.family in ("sink", "relative"):
+        return mistake.family.replace("sink", "sinks") in reading.learned
+    if mistake.name.startswith("bias-"):
+        biases = (reading.params.q_bias, reading.params.k_bias, reading.params.v_bias)
+        return any(isinstance(each, np.ndarray) for each in biases)
     return mistake.family != "alibi" or "bias" in reading.steps
 
 
@@ -128,6 +169,9 @@ def _fit_number(seen: Sequence[Seen], reading: TargetReading) -> Mistake | None:
     for part in wrong_steps.PARTS:
         for change in (wrong_steps.fill, wrong_steps.lower):
             ranges.append((hidden(change, part), np.linspace(-30, 10, 60)))
+    if "position" in reading.steps:
+        for style in ("halves", "pairs"):
+            ranges.append((_rotated(style), np.geomspace(3, 3e7, 60)))
     wrong = [each for each in seen if not fits(each, reading)][:2]
     if not wrong:
         return None
@@ -147,6 +191,13 @@ def _fit_number(seen: Sequence[Seen], reading: TargetReading) -> Mistake | None:
         if all(fits(each, loose, found) for each in seen):
             return found
     return None
+
+
+def _rotated(style: str) -> Callable[[float], Mistake]:
+    def make(base: float) -> Mistake:
+        return Mistake("rotary-frequencies", {"position": rotary(style, base, offset=False)})
+
+    return make
 
 
 def _error(seen: Seen, reading: TargetReading, mistake: Mistake) -> float:

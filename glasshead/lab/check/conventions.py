@@ -9,17 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from glasshead.lab.check.calling import (
+from glasshead.lab.check.calling import Caller, frameworks, in_double
+from glasshead.lab.check.layouts import (
     DENSE_FORMS,
     HEADS,
     KEY_FORMS,
     KINDS,
     WIDTHS,
-    Caller,
     Encoding,
     TensorLayout,
-    frameworks,
-    in_double,
 )  # fmt: skip
 from glasshead.lab.check.projections import matrix_role, named_arrays
 from glasshead.lab.check.roles import by_role, declared_polarity
@@ -27,7 +25,7 @@ from glasshead.lab.check.target import SIZES, CheckTarget, called_method
 
 __all__ = [
     "causal_hint", "flatten_matrices", "make_matrices", "mask_kinds", "possible_callers",
-    "stated_layout", "stored_width",
+    "stated_layout", "stated_mask", "stored_width",
 ]  # fmt: skip
 
 
@@ -48,7 +46,10 @@ def possible_callers(target: CheckTarget, given: Mapping[str, Any]) -> Iterator[
     layouts = WIDTHS if width_form else HEADS
     if width_form and target.owner is None and {"q", "k", "v"} <= roles.keys():
         layouts = [*WIDTHS, *HEADS]
-    if (stated := stated_layout(target)) and stated in {layout.axes for layout in layouts}:
+    stated = stated_layout(target)
+    if "heads" in roles and layouts[0] is WIDTHS[0]:  # the width is still to be split
+        stated = stated.replace("D", "C")
+    if stated in {layout.axes for layout in layouts}:
         layouts = [layout for layout in layouts if layout.axes == stated]
     if width_form and getattr(target.owner, "batch_first", None) is False:
         layouts = [TensorLayout("TBC")]
@@ -106,6 +107,31 @@ def documentation(target: CheckTarget) -> str:
         inspect.getdoc(each) or "" for each in (type(target.owner), called_method(target.owner))
     )
     return "\n".join((*docs, head))
+
+
+def stated_mask(name: str, text: str) -> str:
+    """Return the form of a mask whose shape the text gives, or "".
+
+    >>> stated_mask("mask", "mask: (B, S), True = real")
+    'BS'
+    >>> stated_mask("mask", "mask (batch, 1, T, S): True where a query may look")
+    'B1TS'
+    """
+    shape = r"[(\[]\s*(\w+(?:\s*,\s*\w+){1,3})\s*[)\]]"
+    found = re.search(rf"\b{re.escape(name)}\b[^\n]*?{shape}", text)
+    found = found or re.search(rf"\bmask\b[^.]{{0,60}}?{shape}", text)
+    if found is None:
+        return ""
+    names = [each.strip().lower() for each in found[1].split(",")]
+    first = "B" if re.fullmatch(_LETTERS["B"], names[0]) else "1" if names[0] == "1" else "T"
+    middle = ["1" if each == "1" else "" for each in names[1:-1]]
+    forms = {
+        2: "BS" if first == "B" else "TS",
+        3: first + "1S" if middle == ["1"] else "BTS",
+        4: "B11S" if middle == ["1", "1"] else f"{first}1TS" if middle[:1] == ["1"] else "BHTS",
+    }
+    form = forms[len(names)]
+    return form if form in (*DENSE_FORMS, *KEY_FORMS) else ""
 
 
 def mask_kinds(declared: str) -> list[str]:

@@ -4,15 +4,18 @@ To add one: its ways in `_WAYS`, made of `wrong_steps.py`; its texts in `report.
 that makes it in `tests/lab/check/sources.py`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from glasshead.lab.check import pipeline as p
 from glasshead.lab.check import wrong_shapes as shapes
+from glasshead.lab.check import wrong_softmax as sums
 from glasshead.lab.check import wrong_steps as wrong
 from glasshead.lab.check.pipeline import Step
+from glasshead.lab.check.target import SIZES
+from glasshead.lab.check.variants import rotary
 
 __all__ = ["MISTAKES", "Mistake", "pairs"]
 
@@ -28,7 +31,8 @@ class Mistake:
         return Mistake(f"{self.name}+{other.name}", both, _either(self.family, other.family))
 
 
-ROTATIONS = ("halves", "pairs", "")
+ROTATIONS = ("halves", "pairs")
+FUSED = ("3BHTD", "3BTHD", "B3HTD", "B3THD", "BHTD3", "BH3TD", "BHT3D", "BHD3T")
 
 _WAYS: dict[str, list[dict[str, Step]]] = {
     "scale-missing": [
@@ -98,7 +102,11 @@ _WAYS: dict[str, list[dict[str, Step]]] = {
     "mask-after-softmax": [
         {"mask": wrong.do_nothing, "normalize": wrong.mask_after(part)} for part in wrong.PARTS
     ],
-    "mask-multiplied": [{"mask": wrong.mask_by(wrong.multiply, part)} for part in wrong.PARTS],
+    "mask-multiplied": [
+        {"mask": wrong.mask_by(change, part)}
+        for change in (wrong.multiply, sums.multiply_added)
+        for part in wrong.PARTS
+    ],
     "mask-added": [
         {"mask": wrong.mask_by(change, part)}
         for change in (wrong.add, wrong.add_inverted)
@@ -118,9 +126,13 @@ _WAYS: dict[str, list[dict[str, Step]]] = {
     "mask-heads-order": [
         {"allow": wrong.caller_as(wrong.repeat_mask_by_batch)},
     ],
+    "empty-slots": [
+        {"normalize": sums.empty_slots(SIZES["max_len"])},
+    ],
     "keys-skipped": [
         {"allow": wrong.allow_by(wrong.skip_key(0))},
         {"allow": wrong.allow_by(wrong.skip_key(-1))},
+        *({"allow": wrong.allow_by(shapes.keep_whole_blocks(n))} for n in range(2, 9)),
     ],
     "softmax-over-heads": [
         {"normalize": wrong.softmax_over(1, -1)},
@@ -130,6 +142,9 @@ _WAYS: dict[str, list[dict[str, Step]]] = {
     "softmax-over-batch": [
         {"normalize": wrong.softmax_over(0)},
         {"normalize": wrong.divide_by_sum_over(0)},
+    ],
+    "softmax-other-rows": [
+        {"normalize": sums.divide_by_other_rows(whole)} for whole in (False, True)
     ],
     "softmax-over-all": [
         {"normalize": wrong.softmax_over(-2, -1)},
@@ -142,12 +157,25 @@ _WAYS: dict[str, list[dict[str, Step]]] = {
     "softmax-twice": [
         {"normalize": wrong.softmax_twice},
     ],
+    "softmax-not-rescaled": [
+        {"normalize": sums.online(block, values, total)}
+        for block in range(1, 5)
+        for values, total in ((True, False), (False, True), (True, True))
+    ],
+    "sink-wrong": [
+        {"normalize": sums.sink(counts, shifted)}
+        for counts, shifted in ((True, False), (False, False), (False, True))
+    ],
     "heads-split": [
         {"split": wrong.split_by_view},
         {"split": wrong.split_by_view, "merge": wrong.merge_by_view},
+        *({"split": shapes.split_fused(axes)} for axes in FUSED),
+        *({"split": shapes.split_as(axes)} for axes in ("HDT", "DHT", "DTH")),
     ],
     "heads-merge": [
         {"merge": wrong.merge_by_view},
+        *({"merge": shapes.merge_as(axes)} for axes in ("BHDT", "BDTH", "BDHT")),
+        *({"merge": shapes.merge_time_first(axes)} for axes in ("BHTD", "HBTD", "BTHD")),
     ],
     "heads-merge-order": [
         {"merge": wrong.merge_interleaved},
@@ -174,6 +202,8 @@ _WAYS: dict[str, list[dict[str, Step]]] = {
         {"repeat": shapes.one_key_head("k")},
         {"repeat": shapes.one_key_head("v")},
         {"repeat": shapes.one_key_head("kv")},
+        {"compare": shapes.sum_scores_of_heads},
+        {"merge": shapes.first_head_only},
     ],
     "heads-split-differs": [
         {"split": shapes.split_one_interleaved(of)} for of in ("q", "k", "v", "qk")
@@ -232,36 +262,49 @@ _WAYS: dict[str, list[dict[str, Step]]] = {
         {"project": wrong.project_as("q", v="v")},
     ],
     "rotary-mixed": [
-        {"position": shapes.rotate_by(q, k)}
-        for q in ROTATIONS
-        for k in ROTATIONS
-        if q != k and "" not in (q, k)
-    ]
-    + [
-        {"position": shapes.rotate_by("mixed", "mixed")},
-        {"position": shapes.rotate_by("mixed-pairs", "mixed-pairs")},
+        {"position": shapes.rotate_by(q, k, offset=offset)}
+        for q, k in (("halves", "pairs"), ("pairs", "halves"), ("mixed",) * 2, ("mixed-pairs",) * 2)
+        for offset in (True, False)
     ],
     "rotary-one-side": [
-        {"position": shapes.rotate_by(*pair)}
+        {"position": shapes.rotate_by(*pair, offset=offset)}
         for turn in ROTATIONS
-        if turn
         for pair in ((turn, ""), ("", turn))
+        for offset in (True, False)
     ],
     "rotary-on-values": [
-        {"position": shapes.rotate_by(turn, turn, turn)} for turn in ROTATIONS if turn
+        {"position": shapes.rotate_by(turn, turn, turn, offset=offset)}
+        for turn in ROTATIONS
+        for offset in (True, False)
     ],
     "rotary-opposite": [
-        {"position": shapes.rotate_by(turn, turn, sign=-1.0)} for turn in ROTATIONS if turn
+        {"position": shapes.rotate_by(turn, turn, sign=-1.0, offset=offset)}
+        for turn in ROTATIONS
+        for offset in (True, False)
+    ],
+    "rotary-no-rotation": [
+        {"position": shapes.rotate_by(style, style, offset=offset)}
+        for style in ("halves-plus", "pairs-plus")
+        for offset in (True, False)
+    ],
+    "rotary-frequencies": [
+        {"position": rotary(turn, base, offset)}
+        for turn in ROTATIONS
+        for base in (1e2, 1e8, 1e-4)
+        for offset in (True, False)
     ],
     "rotary-not-offset": [
         {"position": step}
         for turn in ROTATIONS
-        if turn
         for step in (
             shapes.rotate_by(turn, turn, offset=False),
             shapes.rotate_from_zero(turn, of="qk"),
             shapes.rotate_from_zero(turn, of="k"),
         )
+    ],
+    "rotary-twice": [{"position": shapes.rotate_again(turn)} for turn in ROTATIONS],
+    "cache-not-grown": [
+        {"allow": shapes.forget_earlier_pieces},
     ],
     "cache-order": [
         {"allow": shapes.new_keys_first},
@@ -270,10 +313,33 @@ _WAYS: dict[str, list[dict[str, Step]]] = {
         {"allow": shapes.forget_cached_keys},
     ],
     "rotary-axis": [
-        {"position": shapes.rotate_by(turn, turn, along_heads=True)} for turn in ROTATIONS if turn
+        {"position": shapes.rotate_by(turn, turn, along_heads=True)} for turn in ROTATIONS
     ],
     "alibi-sign": [
         {"bias": shapes.alibi_gains},
+    ],
+    "alibi-slopes": [
+        {"bias": shapes.alibi_with(slopes)}
+        for slopes in (
+            lambda h, H: 2.0 ** (-8.0 * h / H),
+            lambda h, H: 2.0 ** -(h + 1.0),
+            lambda h, H: 2.0 ** -h.astype(float),
+            lambda h, H: 2.0 ** (-8.0 / (h + 1)),
+            lambda h, H: 1.0 / (h + 1),
+            lambda h, H: np.full(H, 2.0 ** (-8.0 / H)),
+            lambda h, H: 2.0 ** (-8.0 * (H - h) / H),
+        )
+    ],
+    "relative-backwards": [
+        {"bias": shapes.relative_backwards},
+    ],
+    "norm-axis": [
+        {"position": shapes.normalize_positions},
+    ],
+    "softcap-formula": [
+        {"bias": shapes.cap_as(lambda s, cap: np.tanh(s / cap))},
+        {"bias": shapes.cap_as(lambda s, cap: np.tanh(s) * cap)},
+        {"bias": shapes.cap_as(lambda s, cap: np.clip(s, -cap, cap))},
     ],
     "softcap-order": [
         {"bias": wrong.do_nothing, "mask": shapes.cap_after_mask},
@@ -287,6 +353,12 @@ _WAYS: dict[str, list[dict[str, Step]]] = {
     ],
     "queries-not-projected": [
         {"project": wrong.project_as(q="q")},
+    ],
+    "bias-mixed": [
+        {"project": shapes.bias_from(**{to: source})}
+        for to in "qv"  # the keys' bias has no effect
+        for source in ("q", "k", "v", "")
+        if to != source
     ],
     "output-not-projected": [
         {"project_out": wrong.do_nothing},
@@ -310,13 +382,16 @@ def _either(one: str, other: str) -> str:
     return next((each for each in (one, other) if each in _CONDITIONAL), one)
 
 
-_CONDITIONAL = ("rotary", "alibi", "causal")
+_CONDITIONAL = ("rotary", "norm", "sink", "relative", "alibi", "causal")
 
 
-def pairs() -> Iterator[Mistake]:
-    """Yield each two mistakes that replace different steps, made in their most usual ways."""
-    usual = list({each.name: each for each in reversed(MISTAKES)}.values())[::-1]
-    for n, one in enumerate(usual):
-        for other in usual[n + 1 :]:
-            if not (one.steps.keys() & other.steps.keys()):
+def pairs(some: Iterable[Mistake], others: Iterable[Mistake]) -> Iterator[Mistake]:
+    """Yield one mistake of each, together, where they replace different steps."""
+    rest = list(others)
+    seen: set[frozenset[int]] = set()
+    for one in some:
+        for other in rest:
+            both = frozenset((id(one), id(other)))
+            if both not in seen and not (one.steps.keys() & other.steps.keys()):
+                seen.add(both)
                 yield one + other

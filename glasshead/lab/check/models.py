@@ -1,15 +1,17 @@
 """Check a whole language model by what it must not do: see the future, the padding or others."""
 
 import inspect
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glasshead.errors import InputError
+from glasshead.lab.check.target import CheckTarget
 
 if TYPE_CHECKING:
     from glasshead.lab.check.report import CheckFinding, CheckReport
 
-__all__ = ["check_folder", "check_model", "is_language_model"]
+__all__ = ["check_folder", "check_model", "check_own_model", "is_language_model"]
 
 
 def is_language_model(target: Any) -> bool:
@@ -159,6 +161,70 @@ class _Checks:
             self.report("cache-ignored")
         elif self.differ(whole, self.torch.cat(parts, 1)):
             self.report("causal-start-aligned")
+
+
+class _OwnChecks(_Checks):
+    """The same for a module of one's own, from token ids to logits."""
+
+    def __init__(self, target: CheckTarget, vocab: int) -> None:
+        import torch
+
+        self.torch, self.target = torch, target
+        self.model = target.owner.double().eval()
+        self.vocab = vocab
+        self.findings, self.skipped, self.done = [], {}, []
+        generator = torch.Generator().manual_seed(0)
+        self.ids = torch.randint(min(5, vocab - 1), vocab, (3, 7), generator=generator)
+        self.decoder = False
+        text = f"{target.name}\n{target.documentation}"
+        self.states_causal = self.causal = bool(_DECODER.search(text)) and not _BOTH.search(text)
+
+    def logits(self, ids: Any, **rest: Any) -> Any:
+        out = self.model(ids, **rest)
+        several = out.values() if isinstance(out, dict) else out
+        for each in several if isinstance(out, (tuple, list, dict)) else [out]:
+            if getattr(each, "shape", ())[:2] == ids.shape and each.is_floating_point():
+                return each
+        raise ValueError("it returns no (B, T, V)")
+
+    def report(self, name: str, mistake: bool = True) -> None:
+        from glasshead.lab.check.report import CheckFinding
+        from glasshead.lab.check.source_lines import find_line
+
+        line, code = find_line(self.target, name) or (0, "")
+        if name not in {each.name for each in self.findings}:
+            self.findings.append(CheckFinding(name, mistake, line, code))
+
+    def cache(self) -> None:
+        raise ValueError("it has no cache that is known")
+
+
+_DECODER = re.compile(r"GPT|causal|decoder|next.token|autoregress|language model", re.I)
+_BOTH = re.compile(r"bert|encoder|masked|bidirectional", re.I)
+
+
+def check_own_model(target: CheckTarget) -> "CheckReport | None":
+    """Check a module that takes token ids (B, T); None if it takes none."""
+    from glasshead.lab.check.report import CheckReport
+
+    if not hasattr(target.owner, "named_modules"):
+        return None
+    kinds = [(type(m).__name__, m) for m in target.owner.modules()]
+    vocab = next((m.num_embeddings for name, m in kinds if name == "Embedding"), 0)
+    if vocab < 2 or sum(each.required for each in target.parameters) != 1:
+        return None
+    checks = _OwnChecks(target, vocab)
+    try:
+        with checks.torch.no_grad():
+            checks.logits(checks.ids)
+    except Exception:  # its own, of any kind: then it takes no ids
+        return None
+    findings, done, skipped = checks.run()
+    facts = {"arrays": "torch", "layout": "token ids", "causal": "yes" if done[0] else "no",
+             "reference": "none"}  # fmt: skip
+    return CheckReport(
+        target.name, target.path, tuple(findings), None, facts, tuple(done[1]), skipped
+    )
 
 
 def _looks_causal(model: Any) -> bool:

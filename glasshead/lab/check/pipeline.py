@@ -132,6 +132,14 @@ def bias(w: Work) -> None:
         w.scores = np.tanh(w.scores / cap) * cap
     if (slopes := w.case.options.get("slopes")) is not None:
         w.scores = w.scores - slopes[:, None, None] * np.abs(distance(T, S))
+    if (table := w.case.options.get("relative")) is not None:
+        w.scores = w.scores + by_distance(table, -distance(T, S))
+
+
+def by_distance(table: Array, ahead: Array) -> Array:
+    """Look up (H, 2M + 1) learned biases, the middle one for the query's own position."""
+    M = table.shape[1] // 2
+    return table[:, np.clip(ahead, -M, M) + M]
 
 
 def allow(w: Work) -> None:
@@ -181,7 +189,13 @@ def mask(w: Work) -> None:
 
 
 def normalize(w: Work) -> None:
-    w.weights = softmax(w.scores)
+    """Softmax over the keys; a sink is one more score, without a value."""
+    sinks = w.case.options.get("sinks")
+    if sinks is None:
+        w.weights = softmax(w.scores)
+        return
+    column = np.broadcast_to(sinks[:, None, None], (*w.scores.shape[:-1], 1))
+    w.weights = softmax(np.concatenate((w.scores, column), -1))[..., :-1]
 
 
 def softmax(scores: Array, axis: int | tuple[int, ...] = -1) -> Array:

@@ -12,12 +12,15 @@ from rich.text import Text
 
 from glasshead.errors import GlassheadError
 from glasshead.lab.check.caching import examine_cache
-from glasshead.lab.check.checking import Examination, NotCallable, examine
+from glasshead.lab.check.calling import NotCallable
+from glasshead.lab.check.checking import Examination, examine
 from glasshead.lab.check.counterexample import Counterexample, find_counterexample
-from glasshead.lab.check.properties import changes_between_calls, remarks
+from glasshead.lab.check.properties import remarks
 from glasshead.lab.check.roles import role_of
 from glasshead.lab.check.source_lines import find_line
+from glasshead.lab.check.states import changes_between_calls
 from glasshead.lab.check.target import SIZES, CheckTarget, find_target, make_target
+from glasshead.lab.check.variants import expects_cache
 from glasshead.lab.texts import Language, Words, read_texts, texts_in
 
 __all__ = ["CheckFinding", "CheckReport", "check", "check_named", "show"]
@@ -29,7 +32,7 @@ _LESSONS = {
     "scale": 3, "mask": 4, "causal": 4, "padding": 4, "nan": 4, "window": 4, "softmax": 2,
     "heads": 5, "not-contiguous": 5, "gqa": 5, "output": 5, "rotary": 6, "alibi": 6,
     "softcap": 3, "cross": 8, "dropout": 7, "gradient": 7, "half": 3, "slow": 5,
-    "cache": 11, "state": 11,
+    "cache": 11, "state": 11, "empty": 11, "relative": 6, "norm": 7, "residual": 7,
 }  # fmt: skip
 
 
@@ -149,7 +152,7 @@ def check(
     >>> check(attention).mistakes[0].name
     'scale-missing'
     """
-    from glasshead.lab.check.models import check_model, is_language_model
+    from glasshead.lab.check.models import check_model, check_own_model, is_language_model
 
     values = dict(given or {})
     if is_language_model(target):
@@ -158,6 +161,8 @@ def check(
     try:
         found = examine(made, values, causal)
     except NotCallable as error:
+        if (own := check_own_model(made)) is not None:
+            return own
         if (known := _known_crash(error, made)) is not None:
             return CheckReport(made.name, made.path, (known,))
         if (ungrouped := _ungrouped(made, values)) is None:
@@ -197,7 +202,7 @@ def _report(found: Examination) -> CheckReport:
     if found.mistake is not None and (found.mistake.name or found.compared):
         name = found.mistake.name or "unknown"
         cached = found.seen[-1][0].past > 0
-        if name == "causal-start-aligned" and not cached and _states_alignment(found.target):
+        if name == "causal-start-aligned" and not cached and _allows_alignment(found.target):
             findings.append(_finding(found.target, name, False, {}))
         else:
             findings.append(_finding(found.target, name, True, {}))
@@ -224,10 +229,11 @@ def _finding(
     return CheckFinding(name, mistake, line, code, values)
 
 
-def _states_alignment(target: CheckTarget) -> bool:
-    """Say whether the documentation states that causal starts at the first key."""
+def _allows_alignment(target: CheckTarget) -> bool:
+    """Say whether causal may start at the first key: so stated, or made for equal lengths."""
     text = inspect.getdoc(target.function) or ""
-    return bool(re.search(r"tril\(diagonal=0\)|(top|upper).?left|aligned to the start", text, re.I))
+    stated = re.search(r"tril\(diagonal=0\)|(top|upper).?left|aligned to the start", text, re.I)
+    return bool(stated) or (bool(target.source) and not expects_cache(target.text))
 
 
 def _facts(found: Examination) -> dict[str, str]:

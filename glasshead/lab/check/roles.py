@@ -29,7 +29,8 @@ _ROLES: list[tuple[str, str]] = [
     ("head_width", r"(d|dim|size|n)?(head|perhead|k|v|key|value|qk)(size|dim|width|channels)?"
                    r"|d(k|v|h|head|q|kv)|headdim|headsize|dimhead|keydim|valuedim|sizeperhead"),
     ("width", r"(d|dim|n|num)?(model|embd|embed|emb|hidden|embedding|state|attn|attention|feature"
-              r"|features|units|channels?|in|out|input|output|query|width|inner)"
+              r"|features|units|channels?|in|out|input|output|query|width|inner|context|memory|mem|enc"
+              r"|encoder|cross|source|src)"
               r"(size|dim|dims|width|features|units|channels)?|dim|d|c|e|units|features|width"
               r"|din|dout|nin|nout|nembd|nstate"),
     ("layers", r"(n|num)(layers?|blocks?)|depth"),
@@ -41,13 +42,17 @@ _ROLES: list[tuple[str, str]] = [
     ("wants_weights", r"(need|return|output|with)(attn|attention|the)?(weights|attentions?|attn"
                       r"|scores|attentionscores|attentionweights)|average.*weights"),
     ("lengths", r"(key|valid|seq|sequence|src|source|kv|context)?(lens|lengths|validlen(gth)?s?)"),
+    ("relative", r"rel(ative)?(pos(ition)?)?(al)?(bias|table|embeddings?|scores?)(table)?|t5bias"),
     ("mask", r".*mask(ed)?|allowed|keep|valid|visible|mayattend|attend|attnbias|attentionbias"
-             r"|hidden|ignore|pad|padding|isreal|real|blocked|m"),
+             r"|hidden|ignore|pad|padding|isreal|real|blocked|m|is\w*(pad|padding|token|word)s?"),
     ("bias_flag", r".*bias.*"),
     ("scale", r"scale|scaling|softmaxscale|temperature|scalefactor|attentionscale|smscale"),
     ("window", r"(sliding|attention|local|attn)?window(size|len|length)?"),
+    ("lookback", r"(look)?back|before|nback|lookbehind"),
     ("softcap", r"(attn|attention|logits?|attnlogit)?(softcap|softcapping|logitcap|cap)"),
     ("slopes", r"(alibi)?slopes?"),
+    ("sinks", r"(attn|attention)?sinks?(logits?|scores?)?"),
+    ("batch", r"(max)?(n|num)?(batch|bs)(size|es)?"),
     ("positions", r"pos(itions?)?(ids?)?|startpos|offset|inputpos|cacheposition"),
     ("uses_cache", r"(use|with|return)(kv)?(cache|past|present)"),
     ("cache", r".*(cache|past|layerpast|kvstate|prefix).*"),
@@ -172,20 +177,26 @@ _HIDE_WORDS = (
     r"|(?:not|cannot) (?:be )?(?:look|seen?)"
 )
 _NOT = r"(?:not|cannot|never|must not|may not|no) "
+_DENIED = r"(?:not|cannot|never|must not|may not|no) (?!masked|hidden|ignored|blocked)"
 _TRUE = r"\b(?:true|1s?|ones?|nonzero|non-zero)\b"
 _FALSE = r"\b(?:false|0s?|zeros?)\b"
 _LINK = r"(?:(?!\b(?:true|false|0|1)\b)[^.,;]){0,60}?"
 _DECLARED = {
     "hide": re.compile(
         rf"{_TRUE}{_LINK}(?:{_NOT}{_LINK}(?:{_KEEP_WORDS})|{_HIDE_WORDS})"
-        rf"|{_FALSE}{_LINK}(?:{_KEEP_WORDS})",
+        rf"|{_FALSE}(?!{_LINK}{_DENIED}){_LINK}(?:{_KEEP_WORDS})",
         re.I,
     ),
     "keep": re.compile(
-        rf"{_TRUE}{_LINK}(?:{_KEEP_WORDS})|{_FALSE}{_LINK}(?:{_NOT}|{_HIDE_WORDS})", re.I
+        rf"{_TRUE}{_LINK}(?:{_KEEP_WORDS})"
+        rf"|{_FALSE}(?!{_LINK}(?:not masked|unmasked)){_LINK}(?:{_NOT}|{_HIDE_WORDS})",
+        re.I,
     ),
 }
-_KEEP_NAMES = r"allowed|keep|valid|visible|mayattend|attend|attentionmask|isreal|real|.*keepmask"
+_KEEP_NAMES = (
+    r"allowed|keep|valid|visible|mayattend|attend|attentionmask|isreal|real|.*keepmask"
+    r"|is\w*(token|word)s?"
+)
 _HIDE_NAMES = r"hidden|ignore|blocked|(.*)?keypaddingmask|pad|ispad|.*padmask|paddingmask|masked"
 
 
@@ -203,6 +214,8 @@ def declared_polarity(name: str, text: str) -> str:
     'keep'
     >>> declared_polarity("mask", "True where a key must not be attended to")
     'hide'
+    >>> declared_polarity("mask", "0 where attention is not allowed")
+    'keep'
     >>> declared_polarity("mask", "mask: added to the scores")
     'add'
     """

@@ -26,6 +26,7 @@ SIZES: dict[str, Any] = {
     "vocab": 29,
     "dropout": 0.0,
     "window": 3,
+    "batch": 3,
 }
 
 
@@ -49,12 +50,35 @@ class CheckTarget:
         return "\n".join([self.source, self.documentation])
 
     @property
+    def built_with(self) -> dict[str, Any]:
+        """Return the arguments of the constructor, with its defaults."""
+        listed = parameters(type(self.owner), calling=False) if self.owner is not None else []
+        defaults = {e.name: e.default for e in listed if e.default is not None}
+        return {**defaults, **self.made_with}
+
+    @property
+    def whole_text(self) -> str:
+        """Return the text with that of the functions and classes of its file that it names."""
+        function = self.function if self.owner is None else called_method(self.owner)
+        names = getattr(inspect.unwrap(function), "__globals__", {})
+        home = getattr(inspect.unwrap(function), "__module__", None)
+        parts, known = [self.text], {self.name}
+        for part in parts:  # grows by what they name in turn
+            for word in dict.fromkeys(re.findall(r"\b[A-Za-z_]\w*\b", part)):
+                found = None if word in known else names.get(word)
+                known.add(word)
+                if callable(found) and getattr(found, "__module__", None) == home:
+                    parts.append(_read_source(found)[0])
+        return "\n".join(parts)
+
+    @property
     def documentation(self) -> str:
         """Return docstrings and comments; a comment with the line of code that it stands on."""
         docs = [inspect.getdoc(self.function) or ""]
         if self.owner is not None:
             docs.append(inspect.getdoc(type(self.owner)) or "")
-            docs.append(inspect.getdoc(called_method(self.owner)) or "")
+            methods = (getattr(self.owner, name, None) for name in ("forward", "call", "__call__"))
+            docs += [inspect.getdoc(each) or "" for each in methods if inspect.ismethod(each)]
         return "\n".join([*docs, *(line for line in self.source.splitlines() if "#" in line)])
 
 
@@ -139,8 +163,8 @@ def _wrap(found: Any, name: str) -> CheckTarget:
 
 
 def called_method(found: Any) -> Any:
-    """Return the method of an object that computes: forward, call or __call__."""
-    methods = [getattr(found, name, None) for name in ("forward", "call", "__call__")]
+    """Return the method of an object that computes: __call__ if it names its parameters."""
+    methods = [getattr(found, name, None) for name in ("__call__", "forward", "call")]
     bound = [method for method in methods if inspect.ismethod(method)]
     named = [method for method in bound if parameters(method)]  # not only *args and **kwargs
     return next(iter(named or bound), found)

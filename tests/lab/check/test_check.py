@@ -1,5 +1,6 @@
 """Each edit of a right implementation is found and named; the right ones are not blamed."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,9 @@ def test_no_mistake_computes_what_is_right():
         (Case("", x, x, x, True, options={"softcap": 1.5}), params),
         (Case("", x, x, x), params),
         (Case("", x, x, x), Projections(4, 4, *(draw(24, 24) for _ in range(3)))),
+        (Case("", x, x, x, options={"sinks": draw(4), "relative": draw(4, 9)}), same),
+        (Case("", y[:, 4:], y, y, True, past=4), same),
+        (Case("", x, x, x), replace(same, q_bias=draw(24), k_bias=draw(24), v_bias=draw(24))),
     ]
     for mistake in MISTAKES:
         changes = []

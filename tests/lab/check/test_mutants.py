@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from glasshead.lab.check.report import check
-from tests.lab.check import right_functions, right_modules
+from tests.lab.check import right_functions, right_modules, right_third
 
 STYLES = ("einsum", "functional", "fused", "keras", "loop", "module", "numpy", "second_einsum",
-          "second_functional", "second_keras", "second_module", "second_numpy", "jax")  # fmt: skip
+          "second_functional", "second_keras", "second_module", "second_numpy", "third_functional",
+          "third_module", "third_model", "third_cache", "jax")  # fmt: skip
 NEEDS_JAX = () if importlib.util.find_spec("jax") else ("jax",)
 MODULES = [importlib.import_module(f"tests.lab.check.mutants.{style}_style")
            for style in STYLES if style not in NEEDS_JAX]  # fmt: skip
@@ -33,11 +34,12 @@ QUICK = {
     "HeadsWidthSwapped", "loop_skips_first", "HeadNanMask", "InvertedBook", "UnusedProjections",
     "FewerHeads", "BatchedMask", "key_t", "DropoutAlways", "all_heads_one_softmax",
     "MCacheTopLeft", "MCacheOrder", "MRopeCacheZero", "MCacheKept", "tf_inplace_scale", "np_dot_T",
+    "th_rope_over_heads", "ThEmptySlots", "ThResidualOfNorm", "ThCausalKept", "ThGPTNotCausal",
     "tf_padding_on_queries", "tf_dropout_always", "EinMaskOuter", "KDropoutOn", "MBatchAxis",
 }  # fmt: skip
 # These are compiled.
 SLOW_RIGHT = {"flex_plain", "flex_causal", "flex_window"}
-QUICK_RIGHT = {*right_functions.RIGHT, *right_modules.RIGHT} - SLOW_RIGHT
+QUICK_RIGHT = {*right_functions.RIGHT, *right_modules.RIGHT, *right_third.RIGHT} - SLOW_RIGHT
 
 
 def _params(pairs, quick):
@@ -66,7 +68,7 @@ def test_a_mistake_of_another_hand_is_found_and_named(module, name):
         assert true in mistakes[0].split("+")
 
 
-RIGHT = [(m, name) for m in (right_functions, right_modules) for name in m.RIGHT]
+RIGHT = [(m, name) for m in (right_functions, right_modules, right_third) for name in m.RIGHT]
 
 
 @pytest.mark.parametrize(("module", "name"), _params(RIGHT, QUICK_RIGHT))
@@ -76,8 +78,8 @@ def test_what_another_hand_wrote_rightly_is_not_blamed(module, name):
 
 
 def test_there_are_enough_of_them():
-    assert len(MUTANTS) >= 170
-    assert len(RIGHT) >= 40
+    assert len(MUTANTS) >= 215
+    assert len(RIGHT) >= 50
     assert len(MISSED) <= 0.05 * len(MUTANTS)
     assert len(MISSED | WITHOUT_NAME) <= 0.1 * len(MUTANTS)
     folder = Path(__file__).parent / "mutants"
