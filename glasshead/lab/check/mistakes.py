@@ -17,7 +17,7 @@ from glasshead.lab.check.pipeline import Step
 from glasshead.lab.check.target import SIZES
 from glasshead.lab.check.variants import rotary
 
-__all__ = ["MISTAKES", "Mistake", "pairs"]
+__all__ = ["MISTAKES", "USUAL", "Mistake", "pairs"]
 
 
 @dataclass(frozen=True)
@@ -376,6 +376,8 @@ _WAYS: dict[str, list[dict[str, Step]]] = {
 MISTAKES = [
     Mistake(name, steps, name.partition("-")[0]) for name, ways in _WAYS.items() for steps in ways
 ]
+
+USUAL = list({each.name: each for each in reversed(MISTAKES)}.values())[::-1]  # one way of each
 
 
 def _either(one: str, other: str) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glasshead.lab.check.mistakes import MISTAKES, pairs
+from glasshead.lab.check.mistakes import MISTAKES, USUAL, pairs
 from glasshead.lab.check.pipeline import Array, Case, Projections, Step, run
 from glasshead.lab.exercises.judging import LooseAnswer, Wrong
 
@@ -75,7 +75,7 @@ def attention_mistakes(
     two: bool = True,
 ) -> Iterator[Wrong]:
     """Yield each mistake of the checker as a wrong answer; then two at a time."""
-    for mistake in [*MISTAKES, *(pairs() if two else ())]:
+    for mistake in [*MISTAKES, *(pairs(USUAL, USUAL) if two else ())]:
         if mistake.name.partition("+")[0] not in leave_out:
             yield mistake.name, _wrong_attention(make, params, mistake.steps)
 
