@@ -214,7 +214,7 @@ def declared_polarity(name: str, text: str) -> str:
     'keep'
     >>> declared_polarity("mask", "True where a key must not be attended to")
     'hide'
-    >>> declared_polarity("mask", "0 where attention is not allowed")
+    >>> declared_polarity("mask", "mask: 0 where attention is not allowed")
     'keep'
     >>> declared_polarity("mask", "mask: added to the scores")
     'add'
