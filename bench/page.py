@@ -5,7 +5,8 @@
 Serves a small reader and a map of many tokens on loopback, and opens both in Chromium (as the tests
 find it). Told are the milliseconds from the address to the first view, those from a click on an arc
 to the answer without it, how long frames take while the map is dragged and zoomed (95 of 100 are
-shorter), the longest task that holds the page meanwhile (by the clock, and on a processor), and the
+shorter) and those of an empty page that is dragged alike, in turns, which is what the browser and
+the machine allow; the longest task that holds the page meanwhile (by the clock, and on a processor), and the
 milliseconds of processor time that the server takes for one page of the map at each level.
 """
 
@@ -70,16 +71,8 @@ FRAMES = """() => {
 }"""
 
 
-def pan(page: Page, browser: Browser, url: str, place: str) -> tuple[float, float, float]:
-    """Return ms: the 95th percentile of frames, the longest task by the clock, on a processor."""
-    page.goto("about:blank")  # each try begins from nothing
-    page.goto(f"{url}/#view=atlas&lang=en&head=0&model=long.glass&at={place}")
-    page.wait_for_selector(READY)
-    box = page.locator(".sheet").bounding_box()
-    assert box
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    categories = ["disabled-by-default-devtools.timeline", "devtools.timeline", "toplevel"]
-    browser.start_tracing(page=page, categories=categories)
+def drag(page: Page, x: float, y: float) -> float:
+    """Drag and zoom there; return ms, which 95 of 100 frames do not exceed."""
     page.evaluate(FRAMES)
     page.mouse.move(x, y)
     page.mouse.down()
@@ -91,9 +84,28 @@ def pan(page: Page, browser: Browser, url: str, place: str) -> tuple[float, floa
         page.mouse.wheel(0, -120 if step < 20 else 160)
         page.wait_for_timeout(16)
     frames = sorted(page.evaluate("window.intervals"))
+    return float(frames[int(0.95 * (len(frames) - 1))])
+
+
+def drag_nothing(page: Page) -> float:
+    """Return the same of an empty page."""
+    page.goto("data:text/html,<title>empty</title>")
+    return drag(page, 600, 450)
+
+
+def pan(page: Page, browser: Browser, url: str, place: str) -> tuple[float, float, float]:
+    """Return ms: the 95th percentile of frames, the longest task by the clock, on a processor."""
+    page.goto("about:blank")  # each try begins from nothing
+    page.goto(f"{url}/#view=atlas&lang=en&head=0&model=long.glass&at={place}")
+    page.wait_for_selector(READY)
+    box = page.locator(".sheet").bounding_box()
+    assert box
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    categories = ["disabled-by-default-devtools.timeline", "devtools.timeline", "toplevel"]
+    browser.start_tracing(page=page, categories=categories)
+    p95 = drag(page, x, y)
     page.wait_for_selector(READY)
     longest = max(_tasks(browser.stop_tracing()), key=lambda task: task["dur"])
-    p95 = frames[int(0.95 * (len(frames) - 1))]
     return p95, longest["dur"] / 1000, longest["tdur"] / 1000
 
 
@@ -146,19 +158,24 @@ def main() -> None:
         long_atlas(args.tokens).save(root / "long.glass")
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=list(CHROMIUM))
         page = browser.new_page(locale="en-US", viewport={"width": 1440, "height": 900})
+        page.set_default_timeout(300_000)
         with live(root) as found:
             trace = found.app.state.library.open("long.glass").trace
             trace.cells(0, 0, trace.levels(0) - 1)  # seconds, once
             views = [first_view(page, found.url) for _ in range(args.tries)]
             cuts = [cut(page, found.url) for _ in range(args.tries)]
             place = f"{0.6 * args.tokens:.0f},{0.7 * args.tokens:.0f},-5.5"
-            tasks = [pan(page, browser, found.url, place) for _ in range(args.tries)]
+            empty, tasks = [], []
+            for _ in range(args.tries):
+                empty.append(drag_nothing(page))
+                tasks.append(pan(page, browser, found.url, place))
             pages = map_pages(found.url, args.tokens, args.tries)
         browser.close()
     frames, clock, processor = (statistics.median(times) for times in zip(*tasks, strict=True))
     if args.json:
         about = {"first_view_ms": statistics.median(views),
                  "cut_to_answer_ms": statistics.median(cuts), "frame_p95_ms": frames,
+                 "empty_frame_p95_ms": statistics.median(empty),
                  "longest_task_ms": clock, "longest_task_cpu_ms": processor,
                  "map_page_cpu_ms": pages}  # fmt: skip
         print(json.dumps(about))
@@ -166,6 +183,7 @@ def main() -> None:
     print(f"first view                      {statistics.median(views):7.0f} ms")
     print(f"cut to changed answer           {statistics.median(cuts):7.0f} ms")
     print(f"frames while panning, p95       {frames:7.1f} ms")
+    print(f"frames of an empty page, p95    {statistics.median(empty):7.1f} ms")
     print(f"longest task while panning      {clock:7.1f} ms, {processor:.1f} on a processor")
     for level, took in pages.items():
         print(f"a page of the map at level {level:2}   {took:7.1f} ms of processor time")

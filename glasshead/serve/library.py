@@ -10,6 +10,7 @@ The name in a request is looked up among the entries; no path is ever built from
 
 import hashlib
 import os
+import shlex
 import threading
 import time
 from collections import OrderedDict
@@ -71,6 +72,11 @@ class Library:
             hint = near_file(root, "name a run, a folder or a .glass file")
             raise InputError(f"{root} does not exist", hint=hint)
         if not self.root.is_dir() and self.root.suffix != ".glass":
+            if self.root.suffix == ".gguf":
+                raise InputError(
+                    f"{root} is a GGUF file, which is imported before it is served",
+                    hint=f"run glasshead import {shlex.quote(str(root))} -o RUN, then serve RUN",
+                )
             raise InputError(
                 f"{root} is neither a folder nor a .glass file",
                 hint="name a run, a folder of runs, or a file that `glasshead atlas` wrote",

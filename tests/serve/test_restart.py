@@ -160,6 +160,13 @@ def test_what_cannot_be_served_is_told(cli, tmp_path, what):
     assert what in done.err
 
 
+def test_a_gguf_file_is_led_to_import(cli, tmp_path):
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    done = cli("serve", tmp_path / "model.gguf")
+    assert done.code == 2
+    assert f"run glasshead import {tmp_path / 'model.gguf'} -o RUN, then serve RUN" in done.err
+
+
 @pytest.mark.deep
 def test_the_key_may_come_from_the_environment(start, tmp_path, monkeypatch):
     monkeypatch.setenv("GLASSHEAD_API_KEY", "sesame")

@@ -49,6 +49,11 @@ function asked({ data, pin, rows, cols, layer, same, dir }) {
   return { key: layer.kind === "cross" ? "look.ask.cross" : "look.ask.from", word };
 }
 
+/** A word of the model in a sentence.
+ * @param {string} text
+ */
+const named = (text) => (text === "␣" ? t("look.answer.space") : text.trim() || text);
+
 /** @param {(string | null)[]} said */
 export const sentences = (said) => said.filter(Boolean).join(language() === "zh" ? "" : " ");
 
@@ -133,8 +138,7 @@ export function answerPanel({ set, take, everywhere }) {
   /** @param {Likely[]} words */
   function runnerUp(words) {
     const second = [...words].sort((a, b) => b.before - a.before)[1];
-    const text = second?.text ?? "";
-    const told = { word: text.trim() || text, weight: percent(second?.before ?? 0) };
+    const told = { word: named(second?.text ?? ""), weight: percent(second?.before ?? 0) };
     return second && h("p", { class: "quiet small" }, t("look.answer.second", told));
   }
 
@@ -155,11 +159,11 @@ export function answerPanel({ set, take, everywhere }) {
     }
     if (!prediction) return fill(play, start);
     const { first, then } = likeliest(prediction.words);
-    const answer = first.text.trim();
+    const answer = named(first.text);
     if (then && then.id !== first.id)
       return fill(play,
         h("p", { class: "dare changed" },
-          t("look.play.changed", { before: answer, after: then.text.trim() })),
+          t("look.play.changed", { before: answer, after: named(then.text) })),
         start,
       );
     const still = carriers(book);
