@@ -36,7 +36,7 @@ from glasshead.model.layers import FeedForward
 from glasshead.training import optim
 from glasshead.training.config import TrainConfig
 from glasshead.training.optim import OPTIMIZERS
-from tests.lab.test_plan import GPT2, NANO, batch
+from tests.lab.test_plan import GPT2, LLAMA, NANO, batch
 
 
 @given(st.integers(2, 512), st.floats(1, 1e12))
@@ -198,6 +198,29 @@ def test_what_travels_for_each_batch_travels_as_often_as_there_are_batches(layou
         assert many.count == times * one.count, one.what
         assert many.seconds == pytest.approx(times * one.seconds)
     assert any(one.what not in at_the_end for one in once)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_shared_layers_and_texts_send_activations_and_keys_of_the_part_of_each_gpu(precision):
+    """Counted by hand: 24 GPUs are 4 replicas of 2 that share each layer times 3 each text."""
+    config = replace(LLAMA, max_len=69, d_ff=138)
+    layout = Layout(24, tensor=2, context=3)
+    plan = training(config, layout, batch_size=20, accumulate=7, precision=precision)
+    found = {each.what: each for each in plan.collectives}
+    size = 4 if precision == "float32" else 2
+    sequences, positions = 20 // 4, 69 // 3  # of a GPU
+    activations = size * sequences * positions * 84
+    for way in ("forward", "backward"):
+        one = found[f"activations, {way}"]
+        assert (one.name, one.group) == ("all-reduce", 2)
+        assert one.count == 7 * (2 * 2 + 1)  # twice in each of 2 layers, and at the vocabulary
+        assert one.bytes == pytest.approx(one.count * 2 * activations / 2)  # there and back
+    # A GPU has one of the two heads of keys, of width 14; texts are gathered whole.
+    keys_and_values = 2 * size * sequences * 69 * 14
+    for what in ("keys and values, forward", "keys and values, backward",
+                 "keys' and values' gradients"):  # fmt: skip
+        assert (found[what].count, found[what].group) == (7 * 2, 3)
+        assert found[what].bytes == pytest.approx(7 * 2 * keys_and_values * 2 / 3)
 
 
 def test_a_plan_that_does_not_fit_names_one_that_does():

@@ -101,3 +101,23 @@ def test_a_start_is_put_before_a_prompt_only_where_the_file_says_so():
 def test_an_unknown_pre_tokenizer_is_named():
     with pytest.raises(InputError, match=r"unknown tokenizer \(gpt2, abacus\)"):
         read_tokenizer(fields("abacus"), "m.gguf")
+
+
+def test_the_ids_that_begin_and_end_a_text_are_written_and_read_again():
+    marks = {"<s>": CONTROL, "<e>": CONTROL, "<p>": CONTROL}
+    size = len(fields("gpt-2", marks)["tokenizer.ggml.tokens"])
+    start, end, pad = range(size - 3, size)
+    first = read_tokenizer(fields("gpt-2", marks, bos_token_id=start, add_bos_token=True), "m.gguf")
+    ids = {"bos_token": start, "eos_token": [end, pad], "pad_token": pad}  # several may end it
+    written = tokenizer_fields(first, ids, size + 2)
+    named = [written[f"tokenizer.ggml.{x}"] for x in
+             ("bos_token_id", "eos_token_id", "padding_token_id", "add_bos_token")]  # fmt: skip
+    assert named == [start, end, pad, True]
+    assert written["tokenizer.ggml.token_type"][-2:] == [UNUSED] * 2  # up to the model's size
+    again = read_tokenizer(written, "again.gguf")
+    assert again.prompt_ids("12") == first.prompt_ids("12") == [start, len(BYTES)]
+    # Where nothing begins a text, the id is that of its end, and it is not added.
+    without = tokenizer_fields(first, {"eos_token": end}, size)
+    assert without["tokenizer.ggml.bos_token_id"] == end
+    assert without["tokenizer.ggml.add_bos_token"] is False
+    assert "tokenizer.ggml.padding_token_id" not in without
