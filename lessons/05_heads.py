@@ -134,10 +134,11 @@ assert wrong[0, 0].tolist() == [[0, 1], [2, 3], [4, 5]]
 for n in (1, 2, 4, 8):
     parameters = MultiHeadAttention(64, n).parameters()
     total = sum(p.numel() for p in parameters)
-    weights = MultiHeadAttention(64, n)(torch.zeros(1, 10, 64), weights=True).weights
-    print(n, "heads:", f"{total:,} parameters, {weights.numel()} weights for 10 words")
+    ten = torch.zeros(1, 10, 64)  # ten words
+    maps = MultiHeadAttention(64, n)(ten, weights=True).weights
+    print(n, "heads:", f"{total:,} parameters, {maps.numel()} weights")
     assert total == 16_448
-    assert weights.numel() == n * 10 * 10
+    assert maps.numel() == n * 10 * 10
 try:
     MultiHeadAttention(d_model=8, n_heads=3)
 except ConfigError as error:

@@ -20,7 +20,7 @@ from glasshead.lab.claims.models import (
 from glasshead.lab.claims.search import RATES, SEARCH_WORDS, caution, compare_at_best_rates
 from glasshead.lab.claims.stats import difference, geometric_mean, longest_run, mean
 from glasshead.lab.claims.training import Plateau, fit, run_parts
-from glasshead.lab.claims.verdict import Verdict, not_learned
+from glasshead.lab.claims.verdict import POSITIVE, Verdict, not_learned
 from glasshead.lab.texts import Words, join_sentences, join_words, read_texts
 from glasshead.model.gpt import GPT, GPTConfig
 
@@ -222,11 +222,26 @@ def judge(evidence: Evidence) -> Finding:
         },
         **{f"{side}, {first} apart": value for side, value in near.items()},
     }
-    why = Words("", "")
+    why, missed = Words("", ""), _missed_rates(accuracy)
+    if missed and verdict in POSITIVE:
+        verdict, why = Verdict.UNCLEAR, TEXTS["missed"].format(side=TEXTS[f"side.{missed[0]}"])
     if not both_learned:
         behind = next(side for side in ("attention", "lstm") if not learned[side])
         why = not_learned(TEXTS[f"side.{behind}"])
     return Finding(verdict, join_sentences(words), numbers, TEXTS["when"], why)
+
+
+def _missed_rates(accuracy: Mapping[str, Sequence[Sequence[float]]]) -> list[str]:
+    """Return the LSTMs that are right more often at a longer distance than at a shorter one.
+
+    What is learned at the longer one could be learned at the shorter: its rate was a bad one.
+    """
+    found = []
+    for side in ("lstm", "open lstm"):
+        means = [mean(values).value for values in accuracy[side]]
+        if any(later - means[at] > APART for at in range(len(means)) for later in means[at:]):
+            found.append(side)
+    return found
 
 
 def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:

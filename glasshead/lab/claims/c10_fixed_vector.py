@@ -109,7 +109,7 @@ def _learn_task(
     rates: Sequence[float],
 ) -> dict[str, Any]:
     """Train all sides on one task: the search, and the accuracy by side, length and seed."""
-    makers, plateau = _makers(attention), Plateau(max(20, steps // 8))
+    makers, plateau = _makers(attention), Plateau(max(100, steps // 4))
 
     def run(side: str, lr: float, seed: int) -> tuple[float, list[float], bool]:
         model, losses = build_seeded(seed, makers[side]), list[float]()

@@ -149,7 +149,7 @@ def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:
         draw_band(right, evidence["lengths"], seeds, color, label=say[f"figure.{side}"])
     right.set_yscale("log")
     style_axes(right, say["figure.seconds"], x=say["figure.written"], powers=evidence["lengths"])
-    right.legend(fontsize=8.5)
+    right.legend(fontsize=8.5, loc="upper left")
 
 
 CLAIM = Claim.of(

@@ -127,7 +127,7 @@ def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:
     axes.axhline(LITTLE, color="#333333", linewidth=0.8, linestyle=":")
     axes.set_ylim(-0.05, 1.5)
     style_axes(axes, say["figure.title"], x=say["figure.removed"])
-    axes.legend(fontsize=8.5)
+    axes.legend(fontsize=8.5, loc="upper left")
 
 
 CLAIM = Claim.of(

@@ -147,7 +147,7 @@ def draw(evidence: Evidence, figure: Any, say: Mapping[str, str]) -> None:
         draw_band(axes, xs, [start, *rows], color, label=say[f"figure.{arm}"], linestyle=line)
     axes.axhline(WORSE, color=GREY, linewidth=0.8, linestyle=":")
     style_axes(axes, say["figure.title"], x=say["figure.times"], powers=xs)
-    axes.legend(fontsize=8.5)
+    axes.legend(fontsize=8.5, loc="upper left")
 
 
 CLAIM = Claim.of(

@@ -60,6 +60,9 @@ def describe_rules(claims: Mapping[int, StoredResult]) -> list[Words]:
         for number, one in claims.items()
         if not one.search_seeds and '"tried":' in json.dumps(one.evidence)
     ]
+    coarse = [number for number, one in claims.items() if one.quick]
+    if coarse:
+        found.append(TEXTS["coarse"].format(which=join_words(coarse)))
     if earlier:
         found.append(TEXTS["one_seed"].format(which=join_words(earlier), seed=SEARCH_SEEDS[0]))
     return found

@@ -51,6 +51,16 @@ def test_a_distance_learned_beyond_one_that_was_not_does_not_count(honest):
     assert "right up to distances 2, 2 and 40" in words
 
 
+def test_an_lstm_that_is_right_farther_away_but_not_nearer_was_given_a_bad_rate(honest):
+    right, wrong = [1.0, 1.0], [0.1, 0.1]
+    accuracy = {"attention": [right] * 3, "lstm": [right, wrong, wrong],
+                "open lstm": [right, wrong, [0.6, 0.6]]}  # fmt: skip
+    rates = {**honest["rates"], "50": honest["rates"]["40"]}
+    evidence = {**honest, "distances": [2, 40, 50], "accuracy": accuracy, "rates": rates}
+    label = CLAIM.judge(evidence).label.en
+    assert label == "cannot tell: LSTM with open gates got a bad rate at a shorter distance"
+
+
 def test_a_rate_at_the_edge_is_mentioned(honest):
     assert "edge" not in CLAIM.judge(honest).words.en
     last = {**honest["rates"]["40"], "lstm": {"best": 0.01, "edge": True, "tried": {}}}
