@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from glasshead.checkpoint.foreign_model import ForeignModel, kind_of, open_foreign
-from glasshead.checkpoint.run import KINDS, Run, RunConfig, parameters
+from glasshead.checkpoint.run import KINDS, Run, RunConfig, check_model_memory, parameters
 from glasshead.checkpoint.run_folder import RunFolder, load_run
 from glasshead.checkpoint.safetensors_folder import ForeignTensors
 from glasshead.errors import ConfigError, InputError
@@ -84,6 +84,8 @@ def load(path: str | Path) -> Run:
     conversion = _plan(foreign)
     conversion.check_copies(foreign.tensors)
     config = conversion.run_config(foreign)
+    with torch.device("meta"):
+        check_model_memory(config.new_model(), path)
     model = config.new_model()
     with torch.no_grad():
         for name, tensor in parameters(model).items():

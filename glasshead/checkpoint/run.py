@@ -13,13 +13,14 @@ from torch import Tensor, nn
 from glasshead.errors import CheckpointError, did_you_mean, nearest
 from glasshead.files.checksums import check_content
 from glasshead.files.reading import read_small
+from glasshead.machine import check_memory
 from glasshead.model.gpt import GPT, GPTConfig
 from glasshead.model.transformer import Encoder, Reader, Transformer, TransformerConfig
 from glasshead.text.tokenizer import Tokenizer
 
 __all__ = [
-    "FORMAT", "KINDS", "MOST_METRICS", "Run", "RunConfig", "check_parameters", "load_parameters",
-    "parameters", "read_config", "read_metrics",
+    "FORMAT", "KINDS", "MOST_METRICS", "Run", "RunConfig", "check_model_memory", "check_parameters",
+    "load_parameters", "parameters", "read_config", "read_metrics",
 ]  # fmt: skip
 
 FORMAT = 1
@@ -72,6 +73,7 @@ class RunConfig:
                 f"{file}",
                 hint=_DIFFERENT,
             )
+        check_model_memory(model, file.parent)
         return self.new_model()
 
     def new_model(self) -> nn.Module:
@@ -88,6 +90,12 @@ class RunConfig:
                 f"config.json does not describe a {self.kind}: {error}",
                 hint="put back its 'model' settings, or install a newer glasshead",
             ) from None
+
+
+def check_model_memory(model: nn.Module, path: str | Path) -> None:
+    """Raise ConfigError if a model, which may be on the meta device, is larger than free memory."""
+    size = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
+    check_memory(size, f"the model {path}", "close other programs, or take a smaller model")
 
 
 @dataclass(frozen=True, eq=False)

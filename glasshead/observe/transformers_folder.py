@@ -14,6 +14,7 @@ import torch
 
 from glasshead.errors import GlassheadError, InputError, install_hint
 from glasshead.files.foreign_folder import check_foreign_folder
+from glasshead.machine import check_memory
 from glasshead.observe.inspectable import (
     RECORD_ALL,
     InspectableModel,
@@ -41,6 +42,8 @@ class TransformersFolder(InspectableModel):
                 hint=install_hint("hf"),
             ) from None
         elements = check_foreign_folder(path)
+        size = elements * (4 if device.type == "cpu" else 2)
+        check_memory(size, f"the model {path}", "close other programs, or take a smaller model")
         dtype = torch.float32 if device.type == "cpu" else "auto"
         local: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
         with _silence(transformers), _explain_errors(path):

@@ -162,8 +162,10 @@ def resume_run(
     model, about = run.new_model(), run.config.data
     train = _make_train_config(dataset, {**run.config.train, **changes}, path).resolve_auto(model)
     context.processes.check_device(train.device)
-    files: dict[str, Any] = {name: about[name] for name in ("sources", "val") if name in about}
+    shape: Any = model.config
     config = _from_saved(dataset.config_class, about.get(dataset.name, {}), path)
+    _check_memory(dataset, shape, train, config)
+    files: dict[str, Any] = {name: about[name] for name in ("sources", "val") if name in about}
     data = dataset({**files, **sources}, config, context, tokenizer=run.tokenizer())
     if data.fingerprint != about.get("fingerprint"):
         raise CheckpointError(
