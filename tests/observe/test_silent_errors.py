@@ -8,7 +8,7 @@ import torch
 from glasshead.errors import RecordingError
 from glasshead.observe.recording import observing
 from glasshead.observe.trace import open_glass
-from tests.observe.test_transformers import WIDE, build, eager, inputs, new
+from tests.observe.test_transformers import WIDE, build, eager, furthest, inputs, new
 
 tr = pytest.importorskip("transformers")
 
@@ -149,3 +149,16 @@ def test_attention_to_something_else_is_cross_attention():
         with observing(model) as trace:
             model(ids[:, part], past_key_values=copy.deepcopy(past))
         assert trace.layers[0].kind == "self"
+
+
+@pytest.mark.parametrize("name", ["LayoutLMModel", "MarkupLMModel"])
+@torch.no_grad()
+def test_a_mask_of_keys_alone_is_not_read_as_causal(name):
+    model = new(name, **WIDE | {"num_hidden_layers": 2})
+    given = inputs(model, "right")
+    with observing(model) as trace:
+        model(**given)
+    assert furthest(trace, eager(model, **given), given["attention_mask"]) < 1e-5
+    for stored in trace.layer_traces.values():
+        assert not stored.calls[0].mask.causal
+        assert trace.weights(stored.layer.index)[0, :, 0, 1:].sum() > 0.1
