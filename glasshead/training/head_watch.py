@@ -8,18 +8,19 @@ the same bits as one that is not watched.
 """
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from glasshead.errors import ConfigError, GlassheadError
 from glasshead.model.gpt import GPT
-from glasshead.observe.recording import observing
-from glasshead.observe.statistics import HeadStatistics
-from glasshead.roles.scores import role_scores
 from glasshead.training.progress import ProgressListener
 from glasshead.training.run_log import RunLog
 from glasshead.training.task import Progress, Task
+
+if TYPE_CHECKING:
+    from glasshead.observe.statistics import HeadStatistics
 
 __all__ = ["HeadWatch", "measure_heads", "repeated_tokens"]
 
@@ -86,6 +87,8 @@ class HeadWatch:
 @torch.no_grad()
 def measure_heads(model: GPT, ids: Tensor) -> dict[str, Tensor]:
     """Return each number of all heads, (L, H); half of the rows are text, the others repeats."""
+    from glasshead.observe.recording import observing  # brings torch's compiler: a second
+
     device = model.embedding.weight.device
     devices = [device] if device.type == "cuda" else []
     ids = ids.to(device)
@@ -97,8 +100,10 @@ def measure_heads(model: GPT, ids: Tensor) -> dict[str, Tensor]:
     return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
 
 
-def _numbers(found: HeadStatistics) -> dict[str, Tensor]:
+def _numbers(found: "HeadStatistics") -> dict[str, Tensor]:
     """Return the numbers of one layer's heads, (H,) each."""
+    from glasshead.roles.scores import role_scores
+
     half = found.lags.shape[0] // 2
     means = found.means()
     numbers = role_scores(found) | {
