@@ -70,11 +70,12 @@ def test_one_token_and_on(page, served):
     assert page.locator(".token.chosen-by-hand").text_content().rstrip("\n") == word
 
 
-def test_stop_stops(page, served, monkeypatch):
+@pytest.fixture
+def unhurried(monkeypatch):
+    """Write 40 tokens, and no more before the client has left: it is never too late to stop."""
     write, begun = Writer._write, {}
 
     def until_left(writer):
-        """Write 40 tokens, and no more before the client has left."""
         enough = writer.tokens - begun.setdefault(writer, writer.tokens) >= 40
         if enough and writer.jobs and not any(job.gone for job in writer.jobs.values()):
             time.sleep(0.01)
@@ -82,6 +83,10 @@ def test_stop_stops(page, served, monkeypatch):
             write(writer)
 
     monkeypatch.setattr(Writer, "_write", until_left)
+
+
+@pytest.mark.usefixtures("unhurried")
+def test_stop_stops(page, served):
     open_write(page, served, "&max=1024")
     page.locator("textarea").fill(TEXT)
     page.get_by_role("button", name="Write", exact=True).click()
@@ -206,6 +211,7 @@ def test_where_nothing_is_written_any_more_nothing_can_be_stopped(page, served):
     page.troubles.clear()  # the browser tells of the failed request
 
 
+@pytest.mark.usefixtures("unhurried")
 def test_in_another_language_what_may_come_next_is_that_of_the_last_token(page, served):
     open_write(page, served, f"&max=1024&go=1&text={TEXT}")
     until(lambda: page.evaluate("document.querySelectorAll('.token').length > 14"))
