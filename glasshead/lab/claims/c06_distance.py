@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -238,7 +239,7 @@ def _missed_rates(accuracy: Mapping[str, Sequence[Sequence[float]]]) -> list[str
     """
     found = []
     for side in ("lstm", "open lstm"):
-        means = [mean(values).value for values in accuracy[side]]
+        means = [fmean(values) for values in accuracy[side]]
         if any(later - means[at] > APART for at in range(len(means)) for later in means[at:]):
             found.append(side)
     return found
