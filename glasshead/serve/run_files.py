@@ -15,14 +15,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Growth", "Sample", "read_json", "read_metrics", "read_samples", "read_tail"]
+__all__ = [
+    "Growth", "HeadFilm", "Sample", "read_heads", "read_json", "read_metrics", "read_samples",
+    "read_tail",
+]  # fmt: skip
 
 CHUNK = 1 << 19  # the most bytes to read for one answer
 SUMMED = 256  # bytes before a cursor that its checksum covers
 TAIL = 1 << 16  # bytes at the end of a file that show the state of a run
+FRAMES = 200  # steps of a film of heads
 SAMPLES = 50  # the last samples to show
 
 Line = dict[str, int | float | bool]
+
+
+@dataclass(frozen=True)
+class HeadFilm:
+    """What every head did at some steps: of each number a frame a step, layers of heads."""
+
+    steps: list[int]
+    numbers: dict[str, list[Any]]
 
 
 @dataclass(frozen=True)
@@ -89,6 +101,42 @@ def read_samples(file: Path, last: int = SAMPLES, most: int = CHUNK) -> list[Sam
     parts = re.split(r"^--- step (\d{1,15})\n", text, flags=re.MULTILINE)
     found = zip(parts[1::2], parts[2::2], strict=True)
     return [Sample(int(step), text.removesuffix("\n\n")) for step, text in found][-last:]
+
+
+def read_heads(file: Path, most: int = 1 << 25) -> HeadFilm:
+    """Return evenly spaced lines of heads.jsonl, the last one included; none if it is missing."""
+    try:
+        with open(file, "rb") as opened:
+            lines = opened.read(most).splitlines(keepends=True)
+    except OSError:
+        return HeadFilm([], {})
+    whole = [line for line in lines if line.endswith(b"\n")]
+    n = min(len(whole), FRAMES)
+    chosen = sorted({round(i * (len(whole) - 1) / max(1, n - 1)) for i in range(n)})
+    steps, numbers = list[int](), dict[str, list[Any]]()
+    for line in (whole[i] for i in chosen):
+        try:
+            found = json.loads(line, parse_constant=lambda _: None)
+        except (ValueError, RecursionError):
+            continue
+        if not isinstance(found, dict) or type(found.get("step")) is not int:
+            continue
+        frames = {name: x for name, x in found.items() if _is_table(x)}
+        if steps and frames.keys() != numbers.keys():
+            continue
+        steps.append(found["step"])
+        for name, x in frames.items():
+            numbers.setdefault(name, []).append(x)
+    return HeadFilm(steps, numbers)
+
+
+def _is_table(x: Any) -> bool:
+    """Whether it is a list of layers, each a list of numbers or None."""
+    return (
+        isinstance(x, list)
+        and all(isinstance(row, list) for row in x)
+        and all(v is None or type(v) in (int, float) for row in x for v in row)
+    )
 
 
 def read_json(file: Path, most: int = 1 << 24) -> Any:

@@ -227,3 +227,28 @@ def test_a_phone_is_wide_enough(page, server, folder):
     open_runs(page, server(folder))
     page.wait_for_selector(".run-settings table")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_film_shows_heads_form(page, server, folder):
+    run = folder / "reader"
+    config = json.loads((run / "config.json").read_text())
+    config["train"]["watch_heads"] = 50
+    (run / "config.json").write_text(json.dumps(config))
+    (run / "checksums.json").unlink()
+    frames = [
+        {"step": 50 * n, "entropy": [[2.0, 1.0]] * 2, "induction": [[0.0, 0.1 * n], [0, None]]}
+        for n in range(5)
+    ]
+    (run / "heads.jsonl").write_text("".join(json.dumps(one) + "\n" for one in frames))
+    open_runs(page, server(folder), "&run=reader")
+    page.wait_for_selector(".run-film .film-table td")
+    cell = page.locator(".film-table td[data-head='0:1']")
+    assert cell.get_attribute("aria-label") == "layer 0, head 1: 0.40"
+    assert page.locator(".film-table caption").inner_text() == "induction at step 200"
+    page.locator(".run-film input[type=range]").fill("1")
+    assert cell.get_attribute("aria-label") == "layer 0, head 1: 0.10"
+    assert page.locator(".film-table caption").inner_text() == "induction at step 50"
+    page.locator(".run-film select").select_option("entropy")
+    assert cell.get_attribute("aria-label") == "layer 0, head 1: 1.00"
+    assert page.locator(".film-table td[data-head='1:1']").count() == 1
+    assert page.locator(".film-loss .film-mark").count() == 1

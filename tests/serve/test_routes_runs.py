@@ -20,7 +20,13 @@ from glasshead.lab.ladder_figure import as_json
 from glasshead.lab.texts import Words
 from glasshead.serve import run_files
 from glasshead.serve.library import Library
-from glasshead.serve.run_files import Sample, read_metrics, read_samples
+from glasshead.serve.run_files import (
+    HeadFilm,
+    Sample,
+    read_heads,
+    read_metrics,
+    read_samples,
+)
 from glasshead.training.run_log import RunLog
 
 from .conftest import live
@@ -283,3 +289,17 @@ def test_one_run_alone_can_be_served(server, world_runs):
 def test_of_a_file_that_is_not_there_nothing_more_is_to_be_read(tmp_path):
     found = read_metrics(tmp_path / "metrics.jsonl")
     assert (found.anew, found.more, found.lines, found.damaged) == (True, False, [], 0)
+
+
+def test_a_film_of_heads_has_evenly_spaced_frames_and_only_whole_lines(tmp_path):
+    file = tmp_path / "heads.jsonl"
+    assert read_heads(file) == HeadFilm([], {})
+    lines = [json.dumps({"step": n, "sink": [[n / 1000, None]]}) for n in range(500)]
+    lines[7] = '{"step": 7, "sink": [["no number"]]}'
+    file.write_text("not json\n" + "\n".join(lines) + '\n{"step": 500, "si')
+    found = read_heads(file)
+    assert 150 < len(found.steps) <= 200
+    assert found.steps == sorted(found.steps)
+    assert found.steps[-1] == 499
+    assert found.numbers["sink"][-1] == [[0.499, None]]
+    assert len(found.numbers["sink"]) == len(found.steps)

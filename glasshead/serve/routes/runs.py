@@ -3,6 +3,7 @@
     GET /api/runs                       every run and its progress; ladders and claims, if any
     GET /api/runs/{id}/metrics?after=   its metrics since a cursor, while it trains or later
     GET /api/runs/{id}/samples          texts that it generated while training
+    GET /api/runs/{id}/heads            what every head did while it trained, if it was watched
     GET /api/runs/{id}/config           its settings
     GET /api/ladder?id=                 the results of `glasshead ladder`
     GET /api/claims?id=                 the claims of a folder; /api/claims/figure has the pictures
@@ -22,7 +23,13 @@ from fastapi import APIRouter, Query, Request, Response
 from glasshead.errors import CheckpointError, NotFoundError
 from glasshead.serve.lab_files import read_claim, read_ladder
 from glasshead.serve.library import Entry, Library
-from glasshead.serve.run_files import read_json, read_metrics, read_samples, read_tail
+from glasshead.serve.run_files import (
+    read_heads,
+    read_json,
+    read_metrics,
+    read_samples,
+    read_tail,
+)
 
 __all__ = ["router"]
 
@@ -90,6 +97,11 @@ def metrics(
 def samples(request: Request, name: str) -> dict[str, Any]:
     found = read_samples(_file(request.app.state.library, name, "samples.txt"))
     return {"samples": [asdict(sample) for sample in found]}
+
+
+@router.get("/runs/{name:path}/heads")
+def heads(request: Request, name: str) -> dict[str, Any]:
+    return asdict(read_heads(_file(request.app.state.library, name, "heads.jsonl")))
 
 
 @router.get("/runs/{name:path}/config")

@@ -2,8 +2,10 @@
 
 import * as api from "../api.js";
 import { fill, h, problem } from "../dom.js";
+import { saved } from "../embedded.js";
 import { t } from "../words.js";
 import { pointsOf } from "./runs_curves.js";
+import { film } from "./runs_film.js";
 
 const PARTS = /** @type {const} */ (["model", "train", "data"]);
 
@@ -32,6 +34,8 @@ export function detail(root) {
       await Promise.all([run.id, ...others].map(known));
       if (key !== now) return;
       drawSettings(root.children[0], run, curve, others);
+      if (!saved && flat(of(run.id).train).some(([name]) => name === "watch_heads"))
+        film(path(run.id), curve).then((card) => key === now && card && root.append(card));
     }
     if (!run) return;
     // Samples come with evaluations.
