@@ -136,7 +136,7 @@ def _glasshead(
 ) -> None:
     """Build a Transformer from its attention up, train it, and see what every head attends to.
 
-    New here? `demo` trains two small models in a minute or two and shows what they look at; after
+    New here? `demo` trains three small models in a minute or two and shows what they look at; after
     each command, --help says what it does and gives examples.
 
     \b

@@ -40,7 +40,7 @@ def lesson(
         bool, option("--source", None, "Print the script instead, to change and to run.")
     ] = False,
 ) -> None:
-    """Attention in ten short lessons: read, see it run, change a line.
+    """Twelve short lessons on attention: read, run, change a line.
 
     \b
     Examples:
